@@ -239,7 +239,7 @@ def test_hostile_texts_are_only_texts(http, service, text):
     assert {rows[-1][name] for name in ("name", "email", "external")} == {text}
     device = taker(service)
     attempt = device["Authorization"].split()[1].split(".")[0]
-    noted = http.post(f"/api/v1/attempts/{attempt}/notes", json={"text": text}, headers=headers)
+    noted = http.post(f"/api/v1/attempts/{attempt}/note", json={"text": text}, headers=headers)
     assert noted.status_code == 204
     events = http.get(f"/api/v1/attempts/{attempt}/events", headers=headers).json()["items"]
     assert events[-1]["details"]["text"] == text.strip()

@@ -333,7 +333,7 @@ def test_conducting(staff, service, published):
         ("pause", {"reason": "ill"}),
         ("resume", None),
         ("extend", {"seconds": 60, "reason": "noise"}),
-        ("notes", {"text": "left the room"}),
+        ("note", {"text": "left the room"}),
         ("release", None),
         ("finish", {"reason": "went home"}),
         ("void", {"reason": "copied"}),

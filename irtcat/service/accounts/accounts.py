@@ -95,7 +95,7 @@ def add_account(
     actor: str,
     subject: str = "",
 ) -> Account:
-    """Add an account.
+    """Add an account of staff.
 
     With an empty password it only signs in by OpenID Connect, as its ``subject``: issuer and
     subject.
@@ -199,11 +199,12 @@ def change_account(
     *,
     roles: Sequence[str] | None = None,
     is_open: bool | None = None,
+    password: str | None = None,
     actor: str,
 ) -> None:
-    """Change the roles of an account, or close or reopen it; its tokens are revoked.
+    """Change roles or password of an account, close or reopen it; it is signed out everywhere.
 
-    Arguments that are None change nothing.
+    What is left out stays.
 
     Raises:
         NotFoundError: for an unknown account.
@@ -225,7 +226,10 @@ def change_account(
         if had and not any("admin" in json.loads(r.roles) for r in service.rows(others)):
             raise ConflictError("One open account must have the role admin.")
         revoke_tokens(service, name)
-        service.publish(Acted(actor, "account changed", {"account": name, **values}))
+        if values or password is None:
+            service.publish(Acted(actor, "account changed", {"account": name, **values}))
+        if password is not None:
+            set_password(service, name, password, actor=actor)
 
 
 def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, label: str = "") -> str:

@@ -4,7 +4,7 @@ Every route names the permission that it needs (`irtcat.service.accounts.account
 Lists come in pages: ``limit`` entries after the one that ``after`` names.
 """
 
-from collections.abc import Callable
+import inspect
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from irtcat.service.accounts import accounts, clients
 from irtcat.service.accounts.credentials import Acting
+from irtcat.service.api.actions import ACTIONS, AccountRow, Action, Made, endpoint
 from irtcat.service.api.schemas import (
     ITEMS,
     TABLE,
@@ -33,7 +34,7 @@ from irtcat.service.api.schemas import (
 )
 from irtcat.service.attempts import exports, library, people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
-from irtcat.service.base.errors import NotFoundError, ServiceError
+from irtcat.service.base.errors import ServiceError
 from irtcat.service.content.reading import uploaded_items
 from irtcat.service.definition import parse_definition
 from irtcat.service.outbox import audit
@@ -42,8 +43,6 @@ from irtcat.service.storage.context import Acted, Service
 router = StaffRouter(prefix="/api/v1")
 
 Data = Annotated[bytes, Depends(raw_body)]
-
-Text = Annotated[str, Field(max_length=2000)]
 
 MOST_TICKETS = 10_000
 """Rows of one table of tickets."""
@@ -65,12 +64,6 @@ def upload(*kinds: str) -> dict[str, Any]:
     """The documentation of a body that is a file."""
     schema = {"schema": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": {kind: schema for kind in kinds}}}
-
-
-class Made(Out):
-    """What was made."""
-
-    id: str
 
 
 # Banks, items and tests
@@ -250,12 +243,6 @@ def get_test(test: Id, at: Annotated[Acting, needs("parameters")]) -> Any:
     }
 
 
-@router.post("/tests/{test}/retire", status_code=204, responses=problems(409))
-def retire(test: Id, at: Annotated[Acting, needs("publish")]) -> None:
-    """Issue no more tickets for a test; attempts under way go on."""
-    library.retire(at.service, test, actor=at.actor)
-
-
 @router.get("/tests/{test}/items", response_model=Page[results.ItemRow])
 def list_item_statistics(test: Id, at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     """Exposure against its target, and observed against expected score, by item."""
@@ -263,14 +250,6 @@ def list_item_statistics(test: Id, at: Annotated[Acting, needs("parameters")], c
 
 
 # People and tickets
-
-
-class PersonBody(Body):
-    """A person; all fields are optional."""
-
-    name: str = Field("", max_length=200)
-    email: str = Field("", max_length=200)
-    external: str = Field("", max_length=200, description="Id in another system; known: returned.")
 
 
 class Person(Out):
@@ -283,25 +262,10 @@ class Person(Out):
     created: str
 
 
-@router.post("/people", response_model=Made, status_code=201, responses=problems(409))
-def add_person(at: Annotated[Acting, needs("people")], body: PersonBody) -> Any:
-    """Add a person; everything else knows them by the random id.
-
-    An external id that is known with another name or e-mail is refused.
-    """
-    return {"id": people.add_person(at.service, actor=at.actor, **body.model_dump())}
-
-
 @router.get("/people", response_model=Page[Person])
 def list_people(at: Annotated[Acting, needs("people")], cut: Cut) -> Any:
     """People that are not erased."""
     return cut.page(people.people_table(at.service), "id")
-
-
-@router.delete("/people/{person}", status_code=204)
-def erase_person(person: Id, at: Annotated[Acting, needs("people")]) -> None:
-    """Erase what identifies a person; attempts and results stay under the random id."""
-    people.erase(at.service, person, actor=at.actor)
 
 
 class TicketBody(Body):
@@ -345,12 +309,6 @@ def issue_ticket(at: Annotated[Acting, needs("tickets")], body: TicketBody) -> A
 def list_tickets(at: Annotated[Acting, needs("tickets")], cut: Cut, test: TestFilter = None) -> Any:
     """Tickets, the latest first."""
     return cut.page(people.ticket_table(at.service, test), "id")
-
-
-@router.post("/tickets/{ticket}/revoke", status_code=204, responses=problems(409))
-def revoke_ticket(ticket: Id, at: Annotated[Acting, needs("tickets")]) -> None:
-    """Make a ticket invalid; an attempt that was begun with it is not changed."""
-    people.revoke_ticket(at.service, ticket, actor=at.actor)
 
 
 @router.post(
@@ -425,32 +383,6 @@ class Event(Out):
     details: dict[str, Any]
 
 
-class Reason(Body):
-    """Why."""
-
-    reason: Text
-
-
-class Extension(Body):
-    """More time."""
-
-    seconds: float = Field(gt=0, le=24 * 3600)
-    reason: Text
-
-
-class Reopening(Body):
-    """More time, and why."""
-
-    reason: Text
-    seconds: float = Field(0, ge=0, le=24 * 3600)
-
-
-class Note(Body):
-    """A note."""
-
-    text: Text
-
-
 @router.get("/board", response_model=Page[AttemptRow])
 def board(at: Annotated[Acting, needs("watch")], cut: Cut, test: TestFilter = None) -> Any:
     """Attempts that are running or paused: who, where, how long, the last sign."""
@@ -477,44 +409,6 @@ def attempt_events(attempt: Id, at: Annotated[Acting, needs("parameters")], cut:
         for number, event in enumerate(proctoring.attempt_events(at.service, attempt))
     ]
     return cut.page(pd.DataFrame(rows), "number")
-
-
-BODIES = {
-    "pause": Reason,
-    "extend": Extension,
-    "finish": Reason,
-    "void": Reason,
-    "reopen": Reopening,
-    "note": Note,
-}
-"""Bodies of what a proctor does with an attempt, by the names of `proctoring.ACTIONS`."""
-
-
-def conducting(name: str, act: Callable[..., None]) -> None:
-    """Add a route of what a proctor does with an attempt."""
-
-    def route(attempt: Id, at: Annotated[Acting, needs("conduct")], body: Any) -> None:
-        act(at.service, attempt, actor=at.actor, **body.model_dump())
-
-    def route_without_body(attempt: Id, at: Annotated[Acting, needs("conduct")]) -> None:
-        act(at.service, attempt, actor=at.actor)
-
-    used = route if name in BODIES else route_without_body
-    if name in BODIES:
-        route.__annotations__["body"] = BODIES[name]
-    path = "notes" if name == "note" else name
-    used.__name__, used.__doc__ = f"{path}_attempt", str(act.__doc__).split("\n")[0]
-    router.add_api_route(
-        f"/attempts/{{attempt}}/{path}",
-        used,
-        methods=["POST"],
-        status_code=204,
-        responses=problems(409),
-    )
-
-
-for name, (act, _) in proctoring.ACTIONS.items():
-    conducting(name, act)
 
 
 # Results and exports
@@ -622,48 +516,6 @@ class AuditRow(Out):
     details: dict[str, Any]
 
 
-class AccountBody(Body):
-    """An account to add."""
-
-    name: str = Field(max_length=200)
-    roles: list[Annotated[str, Field(max_length=50)]] = Field(max_length=20)
-    password: str = Field("", max_length=200, description="Empty: OpenID Connect only.")
-    subject: str = Field("", max_length=500, description="Issuer, a space, and the subject.")
-
-
-class AccountChange(Body):
-    """Changes of an account; what is left out stays."""
-
-    name: str = Field(max_length=200)
-    roles: list[Annotated[str, Field(max_length=50)]] | None = Field(None, max_length=20)
-    is_open: bool | None = None
-    password: str | None = Field(None, max_length=200)
-
-
-class AccountRow(Out):
-    """An account."""
-
-    name: str
-    roles: list[str]
-    password: bool = Field(description="Whether it can sign in by password.")
-    subject: str
-    status: str
-    created: str
-
-
-class ClientBody(Body):
-    """A client to add."""
-
-    name: str = Field(max_length=200)
-
-
-class NewClient(Out):
-    """A client; its secret is shown only once."""
-
-    id: str
-    secret: str
-
-
 class ClientRow(Out):
     """A client."""
 
@@ -689,53 +541,39 @@ def list_accounts(at: Annotated[Acting, needs("accounts")]) -> Any:
     return {"items": records(accounts.account_table(at.service))}
 
 
-@router.post("/accounts", response_model=AccountRow, status_code=201, responses=problems(409))
-def add_account(at: Annotated[Acting, needs("accounts")], body: AccountBody) -> Any:
-    """Add an account of staff."""
-    made = accounts.add_account(
-        at.service,
-        body.name,
-        password=body.password,
-        roles=body.roles,
-        actor=at.actor,
-        subject=body.subject,
-    )
-    return _account(at.service, made.name)
-
-
-@router.patch("/accounts", response_model=AccountRow, responses=problems(404, 409))
-def change_account(at: Annotated[Acting, needs("accounts")], body: AccountChange) -> Any:
-    """Change roles or password, close or reopen an account; it is signed out everywhere."""
-    with at.service.database.writing(alone=True):
-        accounts.change_account(
-            at.service, body.name, roles=body.roles, is_open=body.is_open, actor=at.actor
-        )
-        if body.password is not None:
-            accounts.set_password(at.service, body.name, body.password, actor=at.actor)
-    return _account(at.service, body.name)
-
-
-def _account(service: Service, name: str) -> dict[str, Any]:
-    for row in records(accounts.account_table(service)):
-        if row["name"] == name:
-            return row
-    raise NotFoundError("There is no such account.")
-
-
 @router.get("/clients", response_model=Page[ClientRow])
 def list_clients(at: Annotated[Acting, needs("accounts")], cut: Cut) -> Any:
     """Clients of the CAT interface."""
     return cut.page(clients.client_table(at.service), "id")
 
 
-@router.post("/clients", response_model=NewClient, status_code=201)
-def add_client(at: Annotated[Acting, needs("accounts")], body: ClientBody) -> Any:
-    """Add a client of the CAT interface."""
-    name, secret = clients.add_client(at.service, body.name, actor=at.actor)
-    return {"id": name, "secret": secret}
+# Actions
 
 
-@router.delete("/clients/{client}", status_code=204)
-def close_client(client: Id, at: Annotated[Acting, needs("accounts")]) -> None:
-    """Refuse all requests of a client from now on."""
-    clients.close_client(at.service, client, actor=at.actor)
+def add_action(action: Action) -> None:
+    """Add the route of an action."""
+
+    def route(at: Acting, body: Body | None = None, **ids: str) -> Any:
+        given = {} if body is None else body.model_dump()
+        made = action.act(at.service, *ids.values(), actor=at.actor, **given)
+        if action.reply is None or isinstance(made, dict):
+            return made
+        values = made if isinstance(made, tuple) else (made,)
+        return dict(zip(action.reply.model_fields, values, strict=True))
+
+    route.__name__ = action.act.__name__
+    route.__doc__ = inspect.cleandoc(str(action.act.__doc__)).split("\n\nRaises:")[0]
+    method, path = action.route.split()
+    taken = {} if action.body is None else {"body": action.body}
+    router.add_api_route(
+        path,
+        endpoint(route, path, ids=Id, at=Annotated[Acting, needs(action.permission)], **taken),
+        methods=[method],
+        response_model=action.reply,
+        status_code=204 if action.reply is None else 201 if method == "POST" else 200,
+        responses=problems(404, 409),
+    )
+
+
+for action in ACTIONS.values():
+    add_action(action)

@@ -27,15 +27,11 @@ from irtcat.service.definition import Adaptive, Break, Instructions, categories_
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Acted, Service
 
-ACTIONS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {}
-"""What staff do with attempts, and what they have to say, by the last part of the address."""
 
+def _conduct(done: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Something that staff do with an attempt: of the service, the attempt and the ``actor``.
 
-def _conduct(done: str, *said: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Something that staff do with an attempt: a row of `ACTIONS`.
-
-    It takes the service, the attempt, the ``actor``, and what has to be said. The audit log calls
-    it ``done``; where this is empty, it is in the log of the attempt only.
+    The audit log calls it ``done``; where this is empty, it is in the log of the attempt only.
 
     Raises:
         ConflictError: where the attempt is in another state.
@@ -52,7 +48,6 @@ def _conduct(done: str, *said: str) -> Callable[[Callable[..., None]], Callable[
                 if done:
                     service.publish(Acted(actor, done, {"attempt": attempt, **given}))
 
-        ACTIONS[act.__name__] = conduct, said
         return conduct
 
     return decorate
@@ -64,7 +59,7 @@ def _text(argument: str, value: Any) -> str:
     return value.strip()
 
 
-@_conduct("attempt paused", "reason")
+@_conduct("attempt paused")
 def pause(it: Attempt, *, reason: str) -> None:
     """Stop the clock of a running attempt; the taker sees that the test is paused."""
     it.check_running()
@@ -79,7 +74,7 @@ def resume(it: Attempt) -> None:
     it.add("resume")
 
 
-@_conduct("attempt extended", "seconds", "reason")
+@_conduct("attempt extended")
 def extend(it: Attempt, *, seconds: float, reason: str) -> None:
     """Add time to the limits of the test and of the current section."""
     if not is_number(seconds) or not 0 < seconds <= 24 * 3600:
@@ -89,7 +84,7 @@ def extend(it: Attempt, *, seconds: float, reason: str) -> None:
     it.add("extend", seconds=float(seconds), reason=reason)
 
 
-@_conduct("attempt finished", "reason")
+@_conduct("attempt finished")
 def finish(it: Attempt, *, reason: str) -> None:
     """End an attempt now; the answers so far are scored, as when its time is over."""
     if it.progress.is_over:
@@ -97,15 +92,15 @@ def finish(it: Attempt, *, reason: str) -> None:
     it.add("finish", reason=BY_STAFF, text=reason)
 
 
-@_conduct("attempt voided", "reason")
+@_conduct("attempt voided")
 def void(it: Attempt, *, reason: str) -> None:
-    """End an attempt without a result; its log stays."""
+    """End an attempt without a result; its log stays, and it can be reopened."""
     if it.progress.status == "void":
         raise ConflictError("The attempt is void.")
     it.add("void", reason=reason)
 
 
-@_conduct("attempt reopened", "seconds", "reason")
+@_conduct("attempt reopened")
 def reopen(it: Attempt, *, reason: str, seconds: float = 0.0) -> None:
     """Let a person continue an attempt that is over, where it ended.
 
@@ -126,7 +121,7 @@ def reopen(it: Attempt, *, reason: str, seconds: float = 0.0) -> None:
         it.add("show", item=progress.items[-1])
 
 
-@_conduct("", "text")
+@_conduct("")
 def note(it: Attempt, *, text: str) -> None:
     """Add a note to the log of an attempt."""
     it.add("note", text=text)

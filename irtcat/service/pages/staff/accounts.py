@@ -12,14 +12,12 @@ from irtcat.service.accounts.accounts import (
     LEAST_PASSWORD,
     ROLES,
     account_table,
-    add_account,
-    change_account,
     issue_token,
     revoke_tokens,
     set_password,
     sign_in,
 )
-from irtcat.service.accounts.clients import add_client, client_table, close_client
+from irtcat.service.accounts.clients import add_client, client_table
 from irtcat.service.accounts.credentials import (
     browser_secret,
     forget_browser,
@@ -164,41 +162,6 @@ def list_accounts(at: Admin) -> Response:
     return at.page("accounts.html", accounts=rows, roles=ROLES, least=LEAST_PASSWORD)
 
 
-@router.post("/accounts/add")
-def add(at: Admin, form: CheckedForm) -> Response:
-    """Add an at.account."""
-    password, subject = form_text(form, "password"), field(form, "subject")
-    if not password and not subject:
-        raise InputError("Enter a password, or an identity of OpenID Connect.")
-    add_account(
-        at.service,
-        field(form, "name"),
-        password=password,
-        subject=subject,
-        roles=[str(role) for role in form.getlist("roles")],
-        actor=at.actor,
-    )
-    return back_to("/staff/accounts", "added")
-
-
-@router.post("/accounts/change")
-def change(at: Admin, form: CheckedForm) -> Response:
-    """Change the roles of an account, close or reopen it, or set a new password."""
-    name = field(form, "name")
-    action = field(form, "action")
-    if action == "roles":
-        roles = [str(role) for role in form.getlist("roles")]
-        change_account(at.service, name, roles=roles, actor=at.actor)
-    elif action in ("close", "open"):
-        change_account(at.service, name, is_open=action == "open", actor=at.actor)
-    elif action == "password":
-        set_password(at.service, name, form_text(form, "password"), actor=at.actor)
-    else:
-        raise InputError("Choose what to change.")
-    done = {"close": "closed", "open": "opened"}.get(action, action)
-    return back_to("/staff/accounts", done)
-
-
 def _programs(at: Visit, **made: str) -> Response:
     rows = client_table(at.service).to_dict("records")
     base = str(at.request.base_url).rstrip("/")
@@ -219,13 +182,6 @@ def add_program(at: Admin, form: CheckedForm) -> Response:
     return _programs(at, name=name, id=client, secret=secret)
 
 
-@router.post("/programs/revoke")
-def revoke_program(at: Admin, form: CheckedForm) -> Response:
-    """Refuse all requests of a program from now on."""
-    close_client(at.service, field(form, "client"), actor=at.actor)
-    return back_to("/staff/programs", "withdrawn")
-
-
 @router.get("/account")
 def own_page(at: Staff) -> Response:
     """The signed-in account: its roles, and a form for a new password."""
@@ -243,4 +199,4 @@ def own_password(at: Staff, form: CheckedForm) -> Response:
     if form_text(form, "password") != form_text(form, "repeated"):
         raise InputError("The two new passwords differ.")
     set_password(at.service, at.account.name, form_text(form, "password"), actor=at.actor)
-    return back_to("/staff/sign-in")
+    return back_to(SIGN_IN)

@@ -7,24 +7,21 @@ from fastapi import Depends, Response
 
 from irtcat import plot
 from irtcat.service.accounts.accounts import Account
+from irtcat.service.api.actions import ACTIONS
 from irtcat.service.attempts import library, proctoring, results
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.progress import COMPLETED
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.definition import Adaptive
-from irtcat.service.pages import CheckedForm
 from irtcat.service.pages.staff.base import (
     Requires,
     Shown,
     Visit,
     as_table,
-    back_to,
     criterion_words,
     ending_words,
-    field,
     part_router,
     svg,
-    whole_number,
 )
 from irtcat.service.storage import tables
 
@@ -32,7 +29,6 @@ router = part_router()
 
 Watcher = Annotated[Visit, Depends(Requires("watch"))]
 Reader = Annotated[Visit, Depends(Requires("watch", "results"))]
-Conductor = Annotated[Visit, Depends(Requires("conduct"))]
 Analyst = Annotated[Visit, Depends(Requires("parameters"))]
 
 REFRESH = 10
@@ -124,7 +120,7 @@ def attempt_page(at: Reader, attempt: str) -> Response:
         result=result,
         waiting=results.waiting_items(it),
         replays=sorted(progress.sessions),
-        actions=_actions(progress),
+        actions={name: ACTIONS[name] for name in _actions(progress)},
     )
 
 
@@ -175,20 +171,6 @@ def _actions(progress: Any) -> list[str]:
     if progress.status == "void":
         return ["reopen", "note"]
     return ["note", "void"] if progress.reason == COMPLETED else ["reopen", "note", "void"]
-
-
-@router.post("/attempts/{attempt}/{action}")
-def act(at: Conductor, form: CheckedForm, attempt: str, action: str) -> Response:
-    """Pause, resume, extend, finish, void, reopen, release or annotate an attempt."""
-    if action not in proctoring.ACTIONS:
-        raise NotFoundError("There is no such page.")
-    function, names = proctoring.ACTIONS[action]
-    values: dict[str, Any] = {name: field(form, name) for name in names if name != "seconds"}
-    if "seconds" in names:
-        least = 1 if action == "extend" else 0
-        values["seconds"] = 60 * whole_number(form, "minutes", "Minutes", least, 24 * 60)
-    function(at.service, attempt, actor=at.actor, **values)
-    return back_to(f"/staff/attempts/{attempt}", action)
 
 
 @router.get("/attempts/{attempt}/replay/{section}")

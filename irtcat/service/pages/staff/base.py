@@ -25,6 +25,7 @@ from irtcat.cat import CRITERIA, STOPPING, Config
 from irtcat.cat.rules import single_rules
 from irtcat.service.accounts.accounts import BROWSER, Account, account_of_token
 from irtcat.service.accounts.credentials import Acting, browser_secret, service_of
+from irtcat.service.api.actions import ACTIONS
 from irtcat.service.base.errors import ForbiddenError, ServiceError, UnauthorizedError
 from irtcat.service.pages import PageRoute, form_text, render
 from irtcat.service.pages.translations import clock_text
@@ -45,26 +46,8 @@ NAVIGATION = {
 }
 """Entries of the navigation: address, and the permissions of which one is needed."""
 
-DONE = {
-    "published": "The test is published.",
-    "retired": "The test is retired. Attempts under way go on.",
-    "revoked": "The ticket is revoked.",
-    "added": "Saved.",
-    "erased": "The person is erased. Attempts and results stay under the random id.",
-    "pause": "The attempt is paused.",
-    "resume": "The attempt continues.",
-    "extend": "The time is extended.",
-    "finish": "The attempt is finished.",
-    "void": "The attempt is void.",
-    "reopen": "The attempt is open again.",
-    "release": "The device is released: the person can continue elsewhere with the same ticket.",
-    "note": "The note is in the log.",
-    "scored": "The score is saved.",
-    "password": "The password is changed, and the account is signed out everywhere.",
-    "closed": "The account is closed.",
-    "opened": "The account is open.",
-    "roles": "The roles are changed.",
-    "withdrawn": "The credentials are revoked: the program is refused from now on.",
+DONE = {"published": "The test is published."} | {
+    name: action.done for name, action in ACTIONS.items()
 }
 """What a page says after a form, by the word in its address."""
 
@@ -188,8 +171,7 @@ def page(
 def problem_page(request: Request, status: int, title: str, detail: str) -> Response:
     """The page of an error, with a link to the page that the request came from."""
     account = getattr(request.state, "account", None)
-    path = request.url.path
-    back = path if request.method == "GET" else path.rsplit("/", 1)[0]
+    back = getattr(request.state, "back", request.url.path.rsplit("/", 1)[0])
     return page(
         request,
         account,

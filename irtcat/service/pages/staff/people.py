@@ -13,15 +13,7 @@ from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.errors import NotFoundError
 from irtcat.service.definition import ACCOMMODATIONS
 from irtcat.service.pages import CheckedForm
-from irtcat.service.pages.staff.base import (
-    Requires,
-    Table,
-    Visit,
-    back_to,
-    field,
-    part_router,
-    whole_number,
-)
+from irtcat.service.pages.staff.base import Requires, Table, Visit, field, part_router, whole_number
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import digest_of
 
@@ -44,16 +36,6 @@ def list_people(at: Keeper, find: str = "") -> Response:
     return at.page("people.html", people=rows, total=len(frame), find=find)
 
 
-@router.post("/people/add")
-def add(at: Keeper, form: CheckedForm) -> Response:
-    """Add a person."""
-    values = {name: field(form, name) for name in ("name", "email", "external")}
-    if not any(values.values()):
-        raise InputError("Enter a name, an e-mail address or an id.")
-    people.add_person(at.service, **values, actor=at.actor)
-    return back_to("/staff/people", "added")
-
-
 @router.get("/people/{person}/erase")
 def erase_page(at: Keeper, person: str) -> Response:
     """Ask before a person is erased."""
@@ -62,15 +44,6 @@ def erase_page(at: Keeper, person: str) -> Response:
         raise NotFoundError("There is no such person, or they are erased.")
     attempts = len(proctoring.board(at.service, statuses=None, person=person))
     return at.page("erase.html", person=row, attempts=attempts)
-
-
-@router.post("/people/{person}/erase")
-def erase(at: Keeper, form: CheckedForm, person: str) -> Response:
-    """Delete what identifies a person."""
-    if field(form, "confirm") != "erase":
-        raise InputError("Tick the box to confirm that the person is to be erased.")
-    people.erase(at.service, person, actor=at.actor)
-    return back_to("/staff/people", "erased")
 
 
 Issuer = Annotated[Visit, Depends(Requires("tickets"))]
@@ -227,10 +200,3 @@ def _issue(at: Visit, form: Any, test: PublishedTest, terms: dict[str, Any]) -> 
     n = 1 if person else whole_number(form, "count", "Number of tickets", 1, MOST)
     with at.service.database.writing():
         return [people.issue_ticket(at.service, test.id, person=person, **terms) for _ in range(n)]
-
-
-@router.post("/tickets/{ticket}/revoke")
-def revoke(at: Issuer, form: CheckedForm, ticket: str) -> Response:
-    """Make a ticket invalid."""
-    people.revoke_ticket(at.service, ticket, actor=at.actor)
-    return back_to("/staff/tickets", "revoked")

@@ -236,13 +236,6 @@ def retire_page(at: Publisher, test: str) -> Response:
     return at.page("retire.html", test=published)
 
 
-@router.post("/tests/{test}/retire")
-def retire(at: Publisher, form: CheckedForm, test: str) -> Response:
-    """Retire a test."""
-    library.retire(at.service, test, actor=at.actor)
-    return back_to(f"/staff/tests/{test}", "retired")
-
-
 ResultsReader = Annotated[Visit, Depends(Requires("results"))]
 
 LEAST_DRAWN = 5
