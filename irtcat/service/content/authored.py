@@ -11,7 +11,8 @@ from urllib.parse import unquote
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import read_bytes
-from irtcat.service.content.fields import content_error
+from irtcat.service.base.records import RecordError
+from irtcat.service.content.fields import ContentError, content_error
 from irtcat.service.content.keys import Key, checked_key
 from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.media import MOST_MEDIA, media_type
@@ -271,6 +272,6 @@ def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 def _located(error: InputError, where: str) -> InputError:
-    """The error with the file in front, unless it names it already."""
-    text = str(error)
-    return error if text.startswith(where) else InputError(f"{where}: {text}")
+    """The error with the file in front of each fault, unless it names it already."""
+    faults = map(str, error.faults if isinstance(error, RecordError) else (error,))
+    return ContentError(text if text.startswith(where) else f"{where}: {text}" for text in faults)

@@ -1,11 +1,13 @@
 """Records to and from JSON documents, with checked fields."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, ClassVar
 
-from irtcat._common.checks import InputError, brief, is_number, shorten
+from irtcat._common.checks import InputError, brief, check_id
+from irtcat.service.base import records
+from irtcat.service.base.records import Fault, Invalid, Reader, RecordError
 
 
 def content_error(where: str, expected: str, got: Any = None, advice: str = "") -> InputError:
@@ -20,26 +22,14 @@ def content_error(where: str, expected: str, got: Any = None, advice: str = "") 
     return InputError(f"{text} {advice}." if advice else text)
 
 
-MOST_FAULTS = 100
-"""Faults that a message lists; the others are counted."""
-
-
-class ContentError(InputError):
+class ContentError(RecordError):
     """Items that cannot be used; the message lists all faults.
 
     Attributes:
         faults: a sentence for each, which names the file and the field.
     """
 
-    def __init__(self, faults: Sequence[str]):
-        self.faults = tuple(faults)
-        listed = list(self.faults[:MOST_FAULTS])
-        if len(self.faults) > 1:
-            listed = [f"({number}) {fault}" for number, fault in enumerate(listed, start=1)]
-            listed = [f"The items have {len(self.faults)} faults:", *listed]
-        if len(self.faults) > MOST_FAULTS:
-            listed.append(f"({len(self.faults) - MOST_FAULTS} more)")
-        super().__init__(" ".join(listed))
+    noun = "The items have"
 
 
 class FaultList:
@@ -64,8 +54,8 @@ class FaultList:
         """Add the fault that ends the block, if one does."""
         try:
             yield
-        except ContentError as error:
-            self.faults.extend(error.faults)
+        except RecordError as error:
+            self.faults.extend(map(str, error.faults))
         except InputError as error:
             self.faults.append(str(error))
 
@@ -79,51 +69,72 @@ class FaultList:
             raise ContentError(self.faults)
 
 
-def record_fields(cls: type, document: Any, where: str) -> dict[str, Any]:
-    """The fields of a record from a JSON document.
+class Record(records.Record):
+    """A record of an item set that is stored as a JSON document.
 
-    Raises:
-        InputError: the document is not an object, a field is unknown or a required one is missing.
+    Attributes:
+        identity: what messages call it, and the field with its id.
     """
-    if not isinstance(document, Mapping):
-        raise content_error(where, f"an object with the fields of {cls.__name__}", brief(document))
-    known = {field.name: field for field in fields(cls)}
-    unknown = sorted(str(name) for name in document if name not in known)
-    if unknown:
-        raise content_error(where, f"the fields {', '.join(known)}", shorten(unknown))
-    needed = [
-        name
-        for name, field in known.items()
-        if field.default is MISSING and field.default_factory is MISSING and name not in document
-    ]
-    if needed:
-        raise content_error(where, f"the field {needed[0]}", "none")
-    return dict(document)
+
+    error = ContentError
+    identity: ClassVar[tuple[str, str]]
+
+    @property
+    def where(self) -> str:
+        """The record in messages."""
+        noun, name = self.identity
+        return f"{noun} {brief(getattr(self, name))}"
+
+    def __post_init__(self) -> None:
+        """Check all fields, and then what must hold between them."""
+        super().__post_init__()
+        self.check(self.where)
+
+    def check(self, where: str) -> None:
+        """Check what must hold between valid fields."""
+
+    def located(self, fault: Fault) -> str:
+        """A fault with the record in front."""
+        return f"{self.where}: {fault}"
 
 
-def checked_text(where: str, name: str, value: Any, most: int) -> str:
-    """A text of at most ``most`` characters without control characters other than white space."""
-    if not isinstance(value, str):
-        raise content_error(where, f"{name} as text", shorten(value))
-    if len(value) > most:
-        raise content_error(where, f"{name} of at most {most:,} characters", f"{len(value):,}")
-    if any(
-        (c < " " and c not in "\n\r\t") or c == "\x7f" or "\ud800" <= c < "\ue000" for c in value
-    ):
-        raise content_error(where, f"{name} without control characters", shorten(value))
-    return value
+def set_field(record: Any, name: str, value: Any) -> None:
+    """Set a field of a frozen record, while it is made."""
+    object.__setattr__(record, name, value)
 
 
-def checked_number(where: str, name: str, value: Any) -> float:
-    """A finite number."""
-    if not is_number(value):
-        raise content_error(where, f"{name} as a finite number", shorten(value))
-    return float(value)
+def identifier(value: Any, where: str = "", faults: Any = ()) -> str:
+    """Reads an id."""
+    try:
+        return check_id("id", value)
+    except InputError:
+        raise Invalid("text, not empty and without control characters", value) from None
 
 
-def checked_whole(where: str, name: str, value: Any, least: int, most: int) -> int:
-    """A whole number in [least, most]."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        must = f"{name} as a whole number from {least:,} to {most:,}"
-        raise content_error(where, must, shorten(value))
-    return value
+def text_of(most: int) -> Reader:
+    """Reads a text without control characters other than white space."""
+
+    def read(value: Any, where: str, faults: list[Fault]) -> str:
+        if not isinstance(value, str):
+            raise Invalid("text", value)
+        if len(value) > most:
+            raise Invalid(f"of at most {most:,} characters", f"{len(value):,} characters")
+        if any(
+            (c < " " and c not in "\n\r\t") or c == "\x7f" or "\ud800" <= c < "\ue000"
+            for c in value
+        ):
+            raise Invalid("text without control characters", value)
+        return value
+
+    return read
+
+
+def matching(pattern: str, must: str) -> Reader:
+    """Reads a text that fits a regular expression as a whole."""
+
+    def read(value: Any, where: str, faults: list[Fault]) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise Invalid(must, value)
+        return value
+
+    return read

@@ -1,17 +1,18 @@
 """Item sets: items with their keys, stimuli and media, which fit together."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from irtcat._common.checks import brief, shorten
 from irtcat._files import json_hash, json_text
-from irtcat.service.content.fields import FaultList, content_error, record_fields
+from irtcat.service.base.records import Fault, list_of, record, reported
+from irtcat.service.content.fields import ContentError, FaultList, Record, content_error, set_field
 from irtcat.service.content.keys import Key, checked_key
-from irtcat.service.content.records import Item, Media, Record, Stimulus, set_field
+from irtcat.service.content.records import Item, Media, Stimulus
 
-RECORDS = ("items", "keys", "stimuli", "media")
+RECORDS: dict[str, type[Record]] = {"items": Item, "keys": Key, "stimuli": Stimulus, "media": Media}
 """The records of an item set, in the order in which it takes them."""
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -58,10 +59,8 @@ class ItemSet:
     ):
         """Check that the records, lists or mappings of them, fit together."""
         set_field(self, "notes", tuple(notes))
-        set_field(self, "items", _by_id("item", items, Item, "id"))
-        set_field(self, "keys", _by_id("key of item", keys, Key, "item"))
-        set_field(self, "stimuli", _by_id("stimulus", stimuli, Stimulus, "id"))
-        set_field(self, "media", _by_id("media", media, Media, "name"))
+        for name, given in zip(RECORDS, (items, keys, stimuli, media), strict=True):
+            set_field(self, name, _by_id(RECORDS[name], given))
         if not self.items:
             raise content_error("item set", "at least one item", "none")
         unknown = [name for name in self.keys if name not in self.items]
@@ -162,19 +161,16 @@ class ItemSet:
         Raises:
             InputError: naming the record and the field.
         """
-        values = record_fields(ItemSet, document, "item set")
-        from_json: dict[str, Callable[[Any], Any]] = {
-            "items": Item.from_json,
-            "keys": Key.from_json,
-            "stimuli": Stimulus.from_json,
-            "media": Media.from_json,
+        faults: list[Fault] = []
+        if not isinstance(document, Mapping) or not {"items"} <= set(document) <= set(RECORDS):
+            must = f"an object with items, and some of {', '.join(RECORDS)}"
+            raise content_error("item set", must, shorten(document))
+        values = {
+            name: reported(list_of(record(RECORDS[name]), name), entries, name, faults)
+            for name, entries in document.items()
         }
-        for name, records in values.items():
-            if name not in RECORDS:
-                raise content_error("item set", f"the fields {', '.join(RECORDS)}", name)
-            if not isinstance(records, list):
-                raise content_error("item set", f"{name} as a list", shorten(records))
-            values[name] = [from_json[name](record) for record in records]
+        if faults:
+            raise ContentError(map(str, faults))
         return ItemSet(**values)
 
     def hash(self) -> str:
@@ -186,18 +182,19 @@ class ItemSet:
         return json_hash(document)
 
 
-def _by_id(label: str, records: Any, kind: type, id_field: str) -> dict[str, Any]:
+def _by_id(kind: type[Record], records: Any) -> dict[str, Any]:
     """Records by their ids, which must differ."""
+    label, id_field = kind.identity
     if isinstance(records, Mapping):
         records = list(records.values())
     if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
         raise content_error(label, f"a list of {kind.__name__}", shorten(records))
     out: dict[str, Any] = {}
-    for record in records:
-        if not isinstance(record, kind):
-            raise content_error(label, f"records of type {kind.__name__}", type(record).__name__)
-        name = getattr(record, id_field)
+    for entry in records:
+        if not isinstance(entry, kind):
+            raise content_error(label, f"records of type {kind.__name__}", type(entry).__name__)
+        name = getattr(entry, id_field)
         if name in out:
             raise content_error(f"{label} {brief(name)}", "ids that differ", "this id twice")
-        out[name] = record
+        out[name] = entry
     return out

@@ -9,11 +9,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from irtcat._common.checks import brief, check_id, shorten
-from irtcat.service.content.fields import checked_number, checked_text, content_error
+from irtcat._common.checks import brief, shorten
+from irtcat.service.base.records import (
+    Fault,
+    Invalid,
+    flag,
+    list_of,
+    number,
+    one_of,
+    optional,
+    reported,
+    setting,
+)
+from irtcat.service.content.fields import Record, content_error, identifier, set_field, text_of
 from irtcat.service.content.html import clean_html
 from irtcat.service.content.numerals import number_of
-from irtcat.service.content.records import KINDS, MOST_HTML, Item, Record, check_flag, set_field
+from irtcat.service.content.records import KINDS, MOST_HTML, Item
 
 MOST_SCORE = 100
 """Highest score of an item: item models with more categories cannot be calibrated."""
@@ -28,6 +39,20 @@ PRECISION = 1e-6
 
 KEY_NEEDS = {"match": "correct", "map": "points", "rules": "rules", "rubric": ""}
 """The kinds of keys, and the field that each needs."""
+
+
+def _pairs(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, float], ...]:
+    """(name, number) pairs from a mapping or from pairs."""
+    entries = list(value.items()) if isinstance(value, Mapping) else value
+    out: dict[str, float] = {}
+    for entry in entries if isinstance(entries, (list, tuple)) else [None]:
+        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
+            raise Invalid("values with their points", value)
+        label = reported(text_of(1000), entry[0], where, faults)
+        if label in out:
+            raise Invalid("a table with each value once", label)
+        out[label] = reported(number(), entry[1], f"{where}.{brief(label)}", faults)
+    return tuple(out.items())
 
 
 @dataclass(frozen=True)
@@ -77,60 +102,37 @@ class Key(Record):
         3
     """
 
+    identity = "key of item", "item"
     rare = ("unit", "rules")
 
-    item: str
-    kind: str
-    correct: tuple[str, ...] = ()
-    points: tuple[tuple[str, float], ...] = ()
-    default: float = 0.0
-    lower: float | None = None
-    upper: float | None = None
-    case_sensitive: bool = False
-    max_score: float | None = None
-    rubric: str = ""
-    criteria: tuple[tuple[str, float], ...] = ()
-    unit: float = 1.0
-    rules: str = ""
+    item: str = setting(identifier)
+    kind: str = setting(one_of(KEY_NEEDS))
+    correct: tuple[str, ...] = setting(list_of(text_of(1000), "texts"), ())
+    points: tuple[tuple[str, float], ...] = setting(_pairs, ())
+    default: float = setting(number(), 0.0)
+    lower: float | None = setting(optional(number()), None)
+    upper: float | None = setting(optional(number()), None)
+    case_sensitive: bool = setting(flag, False)
+    max_score: float | None = setting(optional(number(above=0, most=MOST_SCORE)), None)
+    rubric: str = setting(text_of(MOST_HTML), "")
+    criteria: tuple[tuple[str, float], ...] = setting(_pairs, ())
+    unit: float = setting(number(above=0, most=1), 1.0)
+    rules: str = setting(text_of(MOST_HTML), "")
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_field(self, "item", check_id("item", self.item))
-        where = f"key of item {brief(self.item)}"
-        if self.kind not in list(KEY_NEEDS):  # a list cannot be looked up in a dict
-            raise content_error(where, f"kind as one of {', '.join(KEY_NEEDS)}", shorten(self.kind))
-        if isinstance(self.correct, str) or not isinstance(self.correct, (list, tuple)):
-            raise content_error(where, "correct as a list of texts", shorten(self.correct))
-        set_field(
-            self, "correct", tuple(checked_text(where, "correct", v, 1000) for v in self.correct)
-        )
-        set_field(self, "points", _pairs(where, "points", self.points))
-        set_field(self, "criteria", _pairs(where, "criteria", self.criteria))
-        rubric = checked_text(where, "rubric", self.rubric, MOST_HTML)
-        set_field(self, "rubric", clean_html(rubric, f"{where}, rubric"))
-        check_flag(where, "case_sensitive", self.case_sensitive)
-        checked_text(where, "rules", self.rules, MOST_HTML)
-        for name in ("default", "lower", "upper"):
-            value = getattr(self, name)
-            if value is not None or name == "default":
-                set_field(self, name, checked_number(where, name, value))
+    def check(self, where: str) -> None:
+        """Sanitise the rubric, and check what must hold between valid fields."""
+        set_field(self, "rubric", clean_html(self.rubric, f"{where}, rubric"))
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
             raise content_error(where, "lower of at most upper", f"{self.lower:g} > {self.upper:g}")
         self._check_kind(where)
-        if self.max_score is None:
-            set_field(self, "max_score", self._highest())
-        highest = checked_number(where, "max_score", self.max_score)
+        highest = self._highest() if self.max_score is None else self.max_score
         if not 0 < highest <= MOST_SCORE:
             must = f"a highest score above 0 and of at most {MOST_SCORE}"
             raise content_error(where, must, f"{highest:g}")
-        if self.criteria and not math.isclose(sum(p for _, p in self.criteria), highest):
-            total = sum(p for _, p in self.criteria)
+        set_field(self, "max_score", float(highest))
+        total = sum(points for _, points in self.criteria)
+        if self.criteria and not math.isclose(total, highest):
             raise content_error(where, f"criteria of {highest:g} points in all", f"{total:g}")
-        set_field(self, "max_score", highest)
-        unit = checked_number(where, "unit", self.unit)
-        if not 0 < unit <= 1:
-            raise content_error(where, "unit above 0 and of at most 1", f"{unit:g}")
-        set_field(self, "unit", unit)
 
     def _check_kind(self, where: str) -> None:
         needed = KEY_NEEDS[self.kind]
@@ -361,19 +363,3 @@ def limited(total: float, key: Key) -> float:
     low = -math.inf if key.lower is None else key.lower
     high = math.inf if key.upper is None else key.upper
     return min(max(total, low), high)
-
-
-def _pairs(where: str, name: str, value: Any) -> tuple[tuple[str, float], ...]:
-    """(name, number) pairs from a mapping or from pairs."""
-    entries = list(value.items()) if isinstance(value, Mapping) else value
-    if not isinstance(entries, (list, tuple)):
-        raise content_error(where, f"{name} as values with their points", shorten(value))
-    out: dict[str, float] = {}
-    for entry in entries:
-        if not isinstance(entry, (list, tuple)) or len(entry) != 2:
-            raise content_error(where, f"{name} as values with their points", shorten(entry))
-        label = checked_text(where, name, entry[0], 1000)
-        if label in out:
-            raise content_error(where, f"each value of {name} once", shorten(label))
-        out[label] = checked_number(where, f"{name} of {brief(label)}", entry[1])
-    return tuple(out.items())

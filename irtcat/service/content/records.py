@@ -5,23 +5,37 @@ are frozen, are checked when they are made (HTML is sanitised), and convert to J
 back by ``to_json`` and ``from_json``.
 """
 
+# ruff: noqa: RUF009 (`setting` returns a dataclass field)
+
 import base64
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from irtcat._common.checks import brief, check_id, shorten
+from irtcat._common.checks import brief, shorten
+from irtcat.service.base.records import (
+    Fault,
+    Invalid,
+    flag,
+    list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    setting,
+)
 from irtcat.service.content.fields import (
-    checked_number,
-    checked_text,
-    checked_whole,
+    Record,
     content_error,
-    record_fields,
+    identifier,
+    matching,
+    set_field,
+    text_of,
 )
 from irtcat.service.content.html import (
     choice_spans,
@@ -43,11 +57,12 @@ MOST_SECONDS = 24 * 3600.0
 RIGHT_TO_LEFT = re.compile("ar|arc|ckb|dv|fa|he|nqo|ps|sd|syr|ug|ur|yi")
 """Languages that are written from right to left."""
 
-LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
+LANGUAGE = matching(r"([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*)?", "a tag such as en")
 
-AREA = re.compile(
-    r"default|circle \d{1,5}(,\d{1,5}){2}|(rect|ellipse) \d{1,5}(,\d{1,5}){3}"
-    r"|poly \d{1,5},\d{1,5}(,\d{1,5},\d{1,5}){2,99}"
+AREA = matching(
+    r"(default|circle \d{1,5}(,\d{1,5}){2}|(rect|ellipse) \d{1,5}(,\d{1,5}){3}"
+    r"|poly \d{1,5},\d{1,5}(,\d{1,5},\d{1,5}){2,99})?",
+    "an area such as circle 77,115,8, rect 0,0,20,10 or poly 0,0,9,0,5,9",
 )
 """The area of a choice on a picture: its shape and coordinates in pixels, as image maps of HTML
 have them; "default" is all of the picture that belongs to no other choice."""
@@ -58,7 +73,9 @@ MOST_PIXELS = 10_000
 MOST_PARTS = 50
 """Most answer fields of an item."""
 
-CHOICE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+CHOICE_ID = matching(
+    r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "a letter, then letters, digits, `_`, `.` or `-`"
+)
 """Ids of choices can stand in an HTML attribute, a form field, a key in a table and in QTI."""
 
 
@@ -111,35 +128,33 @@ ONLY_IN = {
 """The kinds of items that have a field."""
 
 
-class Record:
-    """A record of an item set that is stored as a JSON document.
+def _picture_name(value: Any, where: str, faults: list[Fault]) -> str:
+    if not isinstance(value, str) or not media_type(value).startswith("image/"):
+        raise Invalid("the name of a picture", value)
+    return value
 
-    Attributes:
-        rare: fields that documents leave out where they have their default.
-    """
 
-    rare: ClassVar[tuple[str, ...]] = ()
+def _pattern(value: Any, where: str, faults: list[Fault]) -> str:
+    pattern = str(text_of(200)(value, where, faults))
+    try:
+        # Browsers know classes such as \p{L}, which Python's expressions lack.
+        re.compile(re.sub(r"\\[pP]\{\w+\}", "x", pattern))
+    except (re.error, OverflowError, RecursionError):
+        raise Invalid("a regular expression", value) from None
+    return pattern
 
-    def to_json(self) -> dict[str, Any]:
-        """The record as a JSON document."""
-        values: list[tuple[Field[Any], Any]] = [
-            (entry, getattr(self, entry.name))
-            for entry in fields(self)  # type: ignore[arg-type]
-        ]
-        return {
-            entry.name: _listed(value)
-            for entry, value in values
-            if entry.name not in self.rare or value != entry.default
-        }
 
-    @classmethod
-    def from_json(cls, document: Any) -> Self:
-        """A record from the output of `to_json`.
+def _data(value: Any, where: str, faults: list[Fault]) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except (TypeError, ValueError):
+        raise Invalid("bytes, or text in Base64", value) from None
 
-        Raises:
-            InputError: naming the record and the field.
-        """
-        return cls(**record_fields(cls, document, cls.__name__.lower()))
+
+def _parts(value: Any, where: str, faults: list[Fault]) -> Any:
+    return list_of(record(Item), "items")(value, where, faults)
 
 
 @dataclass(frozen=True)
@@ -154,27 +169,18 @@ class Choice(Record):
         area: where it is on the picture of the item, such as "circle 77,115,8"; see `AREA`.
     """
 
+    identity = "choice", "id"
     rare = ("most", "area")
 
-    id: str
-    content_html: str
-    fixed: bool = False
-    most: int = 0
-    area: str = ""
+    id: str = setting(CHOICE_ID)
+    content_html: str = setting(text_of(MOST_HTML))
+    fixed: bool = setting(flag, False)
+    most: int = setting(number(0, MOST_CHOICES, whole=True), 0)
+    area: str = setting(AREA, "")
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if not isinstance(self.id, str) or not CHOICE_ID.fullmatch(self.id):
-            must = "the id of a choice as a letter, then letters, digits, `_`, `.` or `-`"
-            raise content_error("choice", must, shorten(self.id))
-        where = f"choice {self.id}"
-        html = clean_html(checked_text(where, "content_html", self.content_html, MOST_HTML), where)
-        set_field(self, "content_html", html)
-        check_flag(where, "fixed", self.fixed)
-        checked_whole(where, "most", self.most, 0, MOST_CHOICES)
-        if not isinstance(self.area, str) or (self.area and not AREA.fullmatch(self.area)):
-            must = "area such as circle 77,115,8, rect 0,0,20,10 or poly 0,0,9,0,5,9"
-            raise content_error(where, must, shorten(self.area))
+    def check(self, where: str) -> None:
+        """Sanitise the HTML."""
+        set_field(self, "content_html", clean_html(self.content_html, where))
 
 
 @dataclass(frozen=True)
@@ -188,18 +194,15 @@ class Picture(Record):
         height: in pixels.
     """
 
-    media: str
-    alt: str
-    width: int
-    height: int
+    identity = "picture", "media"
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if not isinstance(self.media, str) or not media_type(self.media).startswith("image/"):
-            raise content_error("picture", "the name of a picture", shorten(self.media))
-        checked_text("picture", "alt", self.alt, 1000)
-        for name in ("width", "height"):
-            checked_whole("picture", name, getattr(self, name), 1, MOST_PIXELS)
+    media: str = setting(_picture_name)
+    alt: str = setting(text_of(1000))
+    width: int = setting(number(1, MOST_PIXELS, whole=True))
+    height: int = setting(number(1, MOST_PIXELS, whole=True))
+
+
+_choices = list_of(record(Choice), "choices")
 
 
 @dataclass(frozen=True)
@@ -247,48 +250,50 @@ class Item(Record):
         True
     """
 
+    identity = "item", "id"
     rare = ("options", "picture", "parts", "inline")
 
-    id: str
-    kind: str
-    prompt: str
-    choices: tuple[Choice, ...] = ()
-    language: str = ""
-    direction: str = ""
-    time_limit: float | None = None
-    stimulus: str | None = None
-    max_choices: int | None = None
-    min_choices: int = 0
-    shuffle: bool = False
-    expected_length: int | None = None
-    expected_lines: int | None = None
-    pattern: str = ""
-    numeric: bool = False
-    title: str = ""
-    labels: tuple[str, ...] = ()
-    options: tuple[Choice, ...] = ()
-    picture: Picture | None = None
-    parts: tuple["Item", ...] = ()
-    inline: bool = False
+    id: str = setting(identifier)
+    kind: str = setting(one_of(KINDS))
+    prompt: str = setting(text_of(MOST_HTML))
+    choices: tuple[Choice, ...] = setting(_choices, ())
+    language: str = setting(LANGUAGE, "")
+    direction: str = setting(matching("(ltr|rtl)?", "ltr or rtl"), "")
+    time_limit: float | None = setting(
+        optional(number(above=0, most=MOST_SECONDS, unit="seconds")), None
+    )
+    stimulus: str | None = setting(optional(identifier), None)
+    max_choices: int | None = setting(optional(number(0, whole=True)), None)
+    min_choices: int = setting(number(0, whole=True), 0)
+    shuffle: bool = setting(flag, False)
+    expected_length: int | None = setting(optional(number(1, 100_000, whole=True)), None)
+    expected_lines: int | None = setting(optional(number(1, 1000, whole=True)), None)
+    pattern: str = setting(_pattern, "")
+    numeric: bool = setting(flag, False)
+    title: str = setting(text_of(1000), "")
+    labels: tuple[str, ...] = setting(list_of(text_of(200), "texts"), ())
+    options: tuple[Choice, ...] = setting(_choices, ())
+    picture: Picture | None = setting(optional(record(Picture)), None)
+    parts: tuple["Item", ...] = setting(_parts, ())
+    inline: bool = setting(flag, False)
 
-    def __post_init__(self) -> None:
-        """Check the fields, and sanitise the HTML."""
-        set_field(self, "id", check_id("id", self.id))
-        where = f"item {brief(self.id)}"
-        if self.kind not in list(KINDS):  # a list cannot be looked up in a dict
-            raise content_error(where, f"kind as one of {', '.join(KINDS)}", shorten(self.kind))
-        prompt = checked_text(where, "prompt", self.prompt, MOST_HTML)
-        set_field(self, "prompt", clean_html(prompt, f"{where}, prompt"))
-        check_flag(where, "inline", self.inline)
+    def check(self, where: str) -> None:
+        """Sanitise the HTML, and check what must hold between valid fields."""
+        set_field(self, "prompt", clean_html(self.prompt, f"{where}, prompt"))
+        title = self.title.strip()
+        set_field(self, "title", "" if title == self.id else title)
+        if not self.direction and self.language:
+            set_field(self, "direction", _direction(self.language))
         self._check_parts(where)
         if not (_shows(self.prompt) or self.inline or self.parts or self.picture):
             raise content_error(where, "a prompt", "an empty one")
         self._check_choices(where)
-        self._check_display(where)
-        self._check_entry(where)
+        for name, kinds in ONLY_IN.items():
+            if getattr(self, name) and self.kind not in kinds:
+                must = f"{name} only in items of the kind {' or '.join(kinds)}"
+                raise content_error(where, must, self.kind)
 
     def _check_parts(self, where: str) -> None:
-        set_field(self, "parts", _records(where, "parts", self.parts, Item))
         ids = [part.id for part in self.parts]
         if self.kind == "several" and not 1 <= len(ids) <= MOST_PARTS:
             raise content_error(where, f"from 1 to {MOST_PARTS} parts", len(ids))
@@ -303,8 +308,6 @@ class Item(Record):
 
     def _check_choices(self, where: str) -> None:
         self._read_marked_choices(where)
-        set_field(self, "choices", _records(where, "choices", self.choices, Choice))
-        set_field(self, "options", _records(where, "options", self.options, Choice))
         ids = (*self.choice_ids, *(option.id for option in self.options))
         repeated = sorted({name for name in ids if ids.count(name) > 1})
         if repeated:
@@ -333,10 +336,9 @@ class Item(Record):
         spans = choice_spans(self.prompt)
         if self.kind == "hottext":
             marked = tuple(Choice(name, escape(text, quote=False)) for name, text in spans)
-            given = _records(where, "choices", self.choices, Choice)
-            if given and [c.id for c in given] != [c.id for c in marked]:
+            if self.choices and self.choice_ids != tuple(choice.id for choice in marked):
                 must = "the choices of hottext as its prompt marks them, or none"
-                raise content_error(where, must, shorten([choice.id for choice in given]))
+                raise content_error(where, must, shorten(self.choice_ids))
             set_field(self, "choices", marked)
         elif self.kind == "match" and spans:
             if [name for name, _ in spans] != list(self.choice_ids):
@@ -350,55 +352,19 @@ class Item(Record):
         """Check how many of the ``n`` choices are selected."""
         if self.max_choices is None:
             set_field(self, "max_choices", 1 if self.kind == "choice" else 0)
-        most = checked_whole(where, "max_choices", self.max_choices, 0, n)
+        most, least = self.max_choices or 0, self.min_choices
+        for name, value, highest in (("max", most, n), ("min", least, most or n)):
+            if value > highest:
+                raise content_error(where, f"{name}_choices of at most {highest}", value)
         if self.kind == "choice" and most != 1:
             raise content_error(where, "max_choices of 1 in an item of the kind choice", most)
         if self.kind == "order" and most not in (0, n):
             raise content_error(where, "an order of all choices: max_choices of 0", most)
-        least = checked_whole(where, "min_choices", self.min_choices, 0, most or n)
         if self.kind == "order" and least not in (0, n):
             raise content_error(where, "an order of all choices: min_choices of 0", least)
         if self.kind == "order":
             set_field(self, "max_choices", 0)
             set_field(self, "min_choices", 0)
-
-    def _check_display(self, where: str) -> None:
-        _check_language(where, self.language)
-        if self.direction not in ("", "ltr", "rtl"):
-            raise content_error(where, "direction as ltr or rtl", shorten(self.direction))
-        if not self.direction and self.language:
-            set_field(self, "direction", _direction(self.language))
-        if self.time_limit is not None:
-            limit = checked_number(where, "time_limit", self.time_limit)
-            if not 0 < limit <= MOST_SECONDS:
-                raise content_error(where, "time_limit in seconds, up to one day", brief(limit))
-            set_field(self, "time_limit", limit)
-        if self.stimulus is not None:
-            set_field(self, "stimulus", check_id("stimulus", self.stimulus))
-        check_flag(where, "shuffle", self.shuffle)
-        title = checked_text(where, "title", self.title, 1000).strip()
-        set_field(self, "title", "" if title == self.id else title)
-        if isinstance(self.labels, str) or not isinstance(self.labels, (list, tuple)):
-            raise content_error(where, "labels as a list of texts", shorten(self.labels))
-        set_field(self, "labels", tuple(checked_text(where, "labels", v, 200) for v in self.labels))
-
-    def _check_entry(self, where: str) -> None:
-        if self.expected_length is not None:
-            checked_whole(where, "expected_length", self.expected_length, 1, 100_000)
-        if self.expected_lines is not None:
-            checked_whole(where, "expected_lines", self.expected_lines, 1, 1000)
-        checked_text(where, "pattern", self.pattern, 200)
-        check_flag(where, "numeric", self.numeric)
-        for name, kinds in ONLY_IN.items():
-            if getattr(self, name) and self.kind not in kinds:
-                must = f"{name} only in items of the kind {' or '.join(kinds)}"
-                raise content_error(where, must, self.kind)
-        try:
-            # Browsers know classes such as \p{L}, which Python's expressions lack.
-            re.compile(re.sub(r"\\[pP]\{\w+\}", "x", self.pattern))
-        except (re.error, OverflowError, RecursionError):
-            expected = "pattern as a regular expression"
-            raise content_error(where, expected, shorten(self.pattern)) from None
 
     @property
     def choice_ids(self) -> tuple[str, ...]:
@@ -451,28 +417,6 @@ class Item(Record):
         names += [self.picture.media] if self.picture else []
         return tuple(dict.fromkeys([*names, *(name for part in self.parts for name in part.media)]))
 
-    @classmethod
-    def from_json(cls, document: Any) -> Self:
-        """An item from the output of `to_json`.
-
-        Raises:
-            InputError: naming the item and the field.
-        """
-        values = record_fields(cls, document, "item")
-        readers: dict[str, Callable[[Any], Any]] = {
-            "choices": Choice.from_json,
-            "options": Choice.from_json,
-            "parts": Item.from_json,
-        }
-        for name, read in readers.items():
-            entries = values.get(name, ())
-            if not isinstance(entries, (list, tuple)):
-                raise content_error("item", f"{name} as a list", shorten(entries))
-            values[name] = tuple(map(read, entries))
-        if values.get("picture") is not None:
-            values["picture"] = Picture.from_json(values["picture"])
-        return cls(**values)
-
 
 @dataclass(frozen=True)
 class Stimulus(Record):
@@ -485,21 +429,18 @@ class Stimulus(Record):
         language: BCP 47 tag of its language; empty for that of the item.
     """
 
-    id: str
-    content_html: str
-    title: str = ""
-    language: str = ""
+    identity = "stimulus", "id"
 
-    def __post_init__(self) -> None:
-        """Check the fields, and sanitise the HTML."""
-        set_field(self, "id", check_id("id", self.id))
-        where = f"stimulus {brief(self.id)}"
-        html = checked_text(where, "content_html", self.content_html, MOST_HTML)
-        set_field(self, "content_html", clean_html(html, where))
+    id: str = setting(identifier)
+    content_html: str = setting(text_of(MOST_HTML))
+    title: str = setting(text_of(1000), "")
+    language: str = setting(LANGUAGE, "")
+
+    def check(self, where: str) -> None:
+        """Sanitise the HTML, which must show something."""
+        set_field(self, "content_html", clean_html(self.content_html, where))
         if not _shows(self.content_html):
             raise content_error(where, "content", "an empty one")
-        checked_text(where, "title", self.title, 1000)
-        _check_language(where, self.language)
 
     @property
     def media(self) -> tuple[str, ...]:
@@ -517,15 +458,14 @@ class Media(Record):
         data: the content of the file.
     """
 
-    name: str
-    type: str
-    data: bytes = field(repr=False)
+    identity = "media", "name"
 
-    def __post_init__(self) -> None:
+    name: str = setting(text_of(200))
+    type: str = setting(text_of(200))
+    data: bytes = setting(_data, repr=False)
+
+    def check(self, where: str) -> None:
         """Check that the data have this name and type."""
-        where = f"media {shorten(self.name)}"
-        if not isinstance(self.data, bytes):
-            raise content_error(where, "data as bytes", type(self.data).__name__)
         check_media(self.data, self.type, where)
         if self.name != media_name(self.data, self.type):
             raise content_error(where, "the name of its content", shorten(self.name))
@@ -547,49 +487,10 @@ class Media(Record):
         data = base64.b64encode(self.data).decode("ascii")
         return {"name": self.name, "type": self.type, "data": data}
 
-    @classmethod
-    def from_json(cls, document: Any) -> Self:
-        """A media file from the output of `to_json`."""
-        values = record_fields(cls, document, "media")
-        try:
-            data = base64.b64decode(values["data"], validate=True)
-        except (TypeError, ValueError):
-            raise content_error("media", "data in Base64", shorten(values["data"])) from None
-        return cls(**values | {"data": data})
-
-
-def set_field(record: Any, name: str, value: Any) -> None:
-    """Set a field of a frozen record, while it is made."""
-    object.__setattr__(record, name, value)
-
-
-def check_flag(where: str, name: str, value: Any) -> None:
-    """Raise unless a value is true or false."""
-    if not isinstance(value, bool):
-        raise content_error(where, f"{name} as true or false", shorten(value))
-
-
-def _records(where: str, name: str, value: Any, kind: type) -> tuple[Any, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(v, kind) for v in value):
-        raise content_error(where, f"{name} as a list of {kind.__name__}", shorten(value))
-    return tuple(value)
-
 
 def _shows(html: str) -> bool:
     """Whether HTML shows anything."""
     return bool(plain_text(html) or media_names(html))
-
-
-def _check_language(where: str, tag: Any) -> None:
-    if not isinstance(tag, str) or (tag and not LANGUAGE.fullmatch(tag)):
-        raise content_error(where, "language as a tag such as en", shorten(tag))
-
-
-def _listed(value: Any) -> Any:
-    """A value of a document: tuples are lists, records are documents."""
-    if isinstance(value, tuple):
-        return [_listed(element) for element in value]
-    return value.to_json() if isinstance(value, Record) else value
 
 
 def _direction(language: str) -> str:

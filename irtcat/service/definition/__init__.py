@@ -1,7 +1,8 @@
 """Test definitions: what a test consists of, checks before it is published, and its report."""
 
+from irtcat.service.base.records import Fault
 from irtcat.service.definition.checking import TRANSLATED, check_definition, pool_of
-from irtcat.service.definition.fields import DefinitionError, Fault, seconds_of
+from irtcat.service.definition.fields import DefinitionError, seconds_of
 from irtcat.service.definition.publishing import (
     PublishingReport,
     exposure_parameters,

@@ -10,7 +10,8 @@ from irtcat.bank import ItemBank
 from irtcat.cat import prepare
 from irtcat.cat.rules import single_rules
 from irtcat.models import item_categories
-from irtcat.service.definition.fields import DefinitionError, Fault
+from irtcat.service.base.records import Fault
+from irtcat.service.definition.fields import DefinitionError
 from irtcat.service.definition.records import (
     Adaptive,
     Break,

@@ -1,231 +1,25 @@
-"""Fields of records that are read from a document: checks, defaults, and unknown names.
+"""Fields of a test definition: texts, ids and times."""
 
-A record is a frozen dataclass whose fields are declared by `setting`. The same checks run when a
-record is built in Python and when it is read from TOML or JSON, where all faults are collected.
-"""
-
-import difflib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Self
+from typing import Any
 from unicodedata import category
 
 from irtcat._common.checks import InputError, is_number, shorten
-from irtcat._files import json_value
+from irtcat.service.base import records
+from irtcat.service.base.records import Invalid, RecordError
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong with one field of a test definition.
+class DefinitionError(RecordError):
+    """A test definition that cannot be used; the message lists all faults."""
 
-    Attributes:
-        field: the field, such as ``sections[3].items``; sections and cuts are counted from 1.
-        message: what it must be, what it is, and what to do.
-    """
-
-    field: str
-    message: str
-
-    @staticmethod
-    def of(field: str, must: str, got: Any, advice: str = "") -> "Fault":
-        """The fault in the standard wording.
-
-        Example:
-            >>> print(Fault.of("score.sd", "a number above 0", 0))
-            The `score.sd` field must be a number above 0. Got 0.
-        """
-        if isinstance(got, float) and got.is_integer():
-            got = int(got)
-        message = f"The `{field}` field must be {must}. Got {shorten(got)}."
-        return Fault(field, f"{message} {advice}".strip())
-
-    def __str__(self) -> str:
-        return self.message
-
-    def within(self, record: str) -> "Fault":
-        """The same fault of a record that is itself a field."""
-        if not record:
-            return self
-        new = _joined(record, self.field)
-        return Fault(new, self.message.replace(f"`{self.field}`", f"`{new}`", 1))
+    noun = "The test definition has"
 
 
-class DefinitionError(InputError):
-    """A test definition that cannot be used; the message lists all faults.
+class Record(records.Record):
+    """A record of a test definition."""
 
-    Attributes:
-        faults: the faults.
-    """
-
-    def __init__(self, faults: Iterable[Fault], title: str = ""):
-        self.faults = tuple(faults)
-        listed = [fault.message for fault in self.faults]
-        if len(listed) > 1:
-            listed = [f"({number}) {message}" for number, message in enumerate(listed, start=1)]
-            listed = [f"The test definition has {len(listed)} faults:", *listed]
-        super().__init__(" ".join([*([f"{title}:"] if title else []), *listed]))
-
-
-class Invalid(Exception):  # noqa: N818 (not an error of its own: the record's reader reports it)
-    """A value that a field does not accept.
-
-    Attributes:
-        must: what the field must be.
-        got: the value, or the part of it that is wrong.
-        advice: an optional further sentence.
-    """
-
-    def __init__(self, must: str, got: Any, advice: str = ""):
-        self.must, self.got, self.advice = must, got, advice
-        super().__init__(must)
-
-
-Reader = Callable[[Any, str, list[Fault]], Any]
-"""Reads the value of a field: (value, name of the field, faults) -> checked value."""
-
-
-def setting(read: Reader, default: Any = MISSING, *, key: str = "") -> Any:
-    """A field of a record that is read from a document.
-
-    Its name in documents is ``key``, where this is not the attribute's; without a default it is
-    required.
-    """
-    return field(default=default, metadata={"read": read, "key": key})
-
-
-def _joined(record: str, name: str) -> str:
-    return f"{record}.{name}" if record and name else record or name
-
-
-def key_of(entry: Field[Any]) -> str:
-    """The name of a field in documents."""
-    return entry.metadata["key"] or entry.name
-
-
-class Record:
-    """A record of a test definition, whose fields are declared by `setting`."""
-
-    def __post_init__(self) -> None:
-        """Check all fields, and convert them to their canonical form."""
-        faults: list[Fault] = []
-        for entry in _settings(type(self)):
-            value = _read(entry, getattr(self, entry.name), "", faults)
-            object.__setattr__(self, entry.name, value)
-        if not faults:
-            faults = self.faults()
-        if faults:
-            raise DefinitionError(faults)
-
-    def faults(self) -> list[Fault]:
-        """What is wrong between fields that are each valid."""
-        return []
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as a JSON document, with all fields; durations are in seconds."""
-        return {
-            key_of(entry): json_value(getattr(self, entry.name)) for entry in _settings(type(self))
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """A record from a document such as the output of `to_json`; fields may be left out.
-
-        Raises:
-            DefinitionError: listing all fields that are unknown, missing or invalid.
-        """
-        faults: list[Fault] = []
-        value = read_record(cls, document, "", faults)
-        if faults:
-            raise DefinitionError(faults)
-        return value
-
-
-def _settings(cls: type) -> list[Field[Any]]:
-    return [entry for entry in fields(cls) if "read" in entry.metadata]
-
-
-def _read(entry: Field[Any], value: Any, where: str, faults: list[Fault]) -> Any:
-    return reported(entry.metadata["read"], value, _joined(where, key_of(entry)), faults)
-
-
-def reported(read: Reader, value: Any, name: str, faults: list[Fault]) -> Any:
-    """The value that a reader returns; where it refuses the value, a fault of the field."""
-    try:
-        return read(value, name, faults)
-    except Invalid as wrong:
-        faults.append(Fault.of(name, wrong.must, wrong.got, wrong.advice))
-        return value
-
-
-NEAR = 0.7
-"""Similarity from which an unknown name is taken for a misspelt one (difflib's ratio)."""
-
-
-def hint(name: Any, known: Iterable[str]) -> str:
-    """A sentence with the known name that is nearest to an unknown one, or with all of them.
-
-    Example:
-        >>> hint("timelimit", ["title", "time_limit"])
-        'Did you mean `time_limit`?'
-    """
-    names = list(known)
-    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=NEAR)
-    return f"Did you mean `{close[0]}`?" if close else f"Known are {', '.join(names)}."
-
-
-def read_record(cls: Any, document: Any, where: str, faults: list[Fault]) -> Any:
-    """A record from a mapping; None where it has faults, which are appended."""
-    known = {key_of(entry): entry for entry in _settings(cls)}
-    if not isinstance(document, Mapping):
-        faults.append(Fault.of(where or "definition", f"a table of {', '.join(known)}", document))
-        return None
-    before = len(faults)
-    for key in document:
-        if key not in known:
-            name = _joined(where, str(key))
-            faults.append(Fault(name, f"The `{name}` field is unknown. {hint(key, known)}"))
-    values = {}
-    for key, entry in known.items():
-        if key in document:
-            values[entry.name] = _read(entry, document[key], where, faults)
-        elif entry.default is MISSING:
-            name = _joined(where, key)
-            faults.append(Fault(name, f"The `{name}` field is missing."))
-    if len(faults) > before:
-        return None
-    try:
-        return cls(**values)
-    except DefinitionError as error:
-        faults.extend(fault.within(where) for fault in error.faults)
-        return None
-
-
-def record(cls: Any) -> Reader:
-    """Reads a record of a class: a record, or a table of its fields."""
-
-    def read(value: Any, where: str, faults: list[Fault]) -> Any:
-        return value if isinstance(value, cls) else read_record(cls, value, where, faults)
-
-    return read
-
-
-def list_of(member: Reader, contents: str) -> Reader:
-    """Reads a list, whose members are named by their number from 1."""
-
-    def read(value: Any, where: str, faults: list[Fault]) -> Any:
-        if not isinstance(value, (list, tuple)):
-            raise Invalid(f"a list of {contents}", value)
-        named = ((f"{where}[{number}]", entry) for number, entry in enumerate(value, start=1))
-        return tuple(reported(member, entry, name, faults) for name, entry in named)
-
-    return read
-
-
-def optional(read: Reader) -> Reader:
-    """Reads a value that may be absent (None)."""
-    return lambda value, where, faults: None if value is None else read(value, where, faults)
+    error = DefinitionError
 
 
 def text(value: Any, where: str = "", faults: Any = ()) -> str:
@@ -242,57 +36,6 @@ def line(value: Any, where: str = "", faults: Any = ()) -> str:
     if not isinstance(value, str) or not value.strip() or "\n" in value or "\t" in value:
         raise Invalid("one line of text, not empty", value)
     return text(value).strip()
-
-
-def flag(value: Any, where: str = "", faults: Any = ()) -> bool:
-    """Reads true or false."""
-    if not isinstance(value, bool):
-        raise Invalid("true or false", value)
-    return value
-
-
-def number(
-    least: float | None = None,
-    most: float | None = None,
-    *,
-    above: float | None = None,
-    below: float | None = None,
-    whole: bool = False,
-) -> Reader:
-    """Reads a finite number within limits."""
-    limits = {"of at least": least, "of at most": most, "above": above, "below": below}
-    bounds = " and ".join(
-        f"{word} {limit:g}" for word, limit in limits.items() if limit is not None
-    )
-    must = f"a {'whole' if whole else 'finite'} number {bounds}".strip()
-
-    def read(value: Any, where: str, faults: list[Fault]) -> Any:
-        if not is_number(value) or (whole and value != int(value)):
-            raise Invalid(must, value)
-        out = int(value) if whole else float(value)
-        outside = (
-            (least is not None and out < least)
-            or (most is not None and out > most)
-            or (above is not None and out <= above)
-            or (below is not None and out >= below)
-        )
-        if outside:
-            raise Invalid(must, value)
-        return out
-
-    return read
-
-
-def one_of(names: Iterable[str]) -> Reader:
-    """Reads one of several names."""
-    known = list(names)
-
-    def read(value: Any, where: str, faults: list[Fault]) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise Invalid(f"one of {', '.join(known)}", value)
-        return value
-
-    return read
 
 
 def ids(value: Any, where: str = "", faults: Any = ()) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from irtcat._common.checks import InputError, one_line, shorten
 from irtcat._files import check_regular, read_bytes
-from irtcat.service.definition.fields import DefinitionError, Fault
+from irtcat.service.base.records import Fault
+from irtcat.service.definition.fields import DefinitionError
 from irtcat.service.definition.records import TestDefinition
 
 MOST_BYTES = 2**20

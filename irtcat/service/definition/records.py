@@ -11,15 +11,11 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error
 from irtcat._files import json_hash, json_value
 from irtcat.cat import Config
-from irtcat.service.definition.fields import (
+from irtcat.service.base.records import (
     Fault,
     Invalid,
-    Record,
-    duration,
     flag,
     hint,
-    ids,
-    line,
     list_of,
     number,
     one_of,
@@ -28,8 +24,8 @@ from irtcat.service.definition.fields import (
     record,
     reported,
     setting,
-    text,
 )
+from irtcat.service.definition.fields import Record, duration, ids, line, text
 
 SHOWN = ("score", "interval", "level", "topics")
 """What a score report may show to the test taker."""

@@ -13,6 +13,7 @@ from irtcat import InputError
 from irtcat.service.content import KINDS as CONTENT_KINDS
 from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus, read_items, scored
 from irtcat.service.content.authored import ITEM_FIELDS, KEY_FIELDS
+from irtcat.service.content.fields import ContentError
 from irtcat.service.definition import (
     ACCOMMODATIONS,
     KINDS,
@@ -180,9 +181,12 @@ ITEMS = {
         "expected one right choice. Got A, B. Is it of kind choices?",
     ),
     "unknown field": ({"q.md": front('kye = "B"')}, "no field 'kye'. Did you mean key?"),
-    "unknown kind": ({"q.md": front('kind = "gap"\nkey = "B"')}, "kind as one of choice, choices"),
-    "kind of a wrong type": ({"q.md": front('kind = 3\nkey = "B"')}, "kind as one of"),
-    "kind as a list": ({"q.md": front('kind = []\nkey = "B"')}, "kind as one of"),
+    "unknown kind": (
+        {"q.md": front('kind = "gap"\nkey = "B"')},
+        "`kind` field must be one of choice, choices",
+    ),
+    "kind of a wrong type": ({"q.md": front('kind = 3\nkey = "B"')}, "`kind` field must be one of"),
+    "kind as a list": ({"q.md": front('kind = []\nkey = "B"')}, "`kind` field must be one of"),
     "no second fence": ({"q.md": '+++\nkey = "B"\n'}, r"expected a second line \+\+\+"),
     "no TOML": ({"q.md": front("key: B")}, r"q.md: expected fields in TOML .*line 2"),
     "field twice": ({"q.md": front('key = "A"\nkey = "B"')}, "expected fields in TOML"),
@@ -240,7 +244,7 @@ ITEMS = {
     ),
     "unit above a point": (
         {"q.md": front('kind = "essay"\nmax_score = 4\nunit = 2', "Why?")},
-        "unit above 0 and of at most 1. Got 2",
+        "`unit` field must be a finite number above 0 and of at most 1. Got 2",
     ),
     "points that are no parts": (
         {"q.md": front('kind = "essay"\nmax_score = 1.2345', "Why?")},
@@ -256,10 +260,16 @@ ITEMS = {
     ),
     "points as text": (
         {"q.md": front('points = { A = "two" }')},
-        "points of A as a finite number. Got 'two'",
+        "`points.A` field must be a finite number. Got 'two'",
     ),
-    "infinite points": ({"q.md": front("points = { A = inf }")}, "as a finite number"),
-    "points as a list": ({"q.md": front("points = [1, 2]")}, "points as values with their points"),
+    "infinite points": (
+        {"q.md": front("points = { A = inf }")},
+        "`points.A` field must be a finite number. Got inf",
+    ),
+    "points as a list": (
+        {"q.md": front("points = [1, 2]")},
+        "`points` field must be values with their points",
+    ),
     "only negative points": ({"q.md": front("points = { A = -1 }")}, "highest score above 0"),
     "negative score": (
         {"q.md": front('kind = "choices"\npoints = { A = 1, B = -1 }')},
@@ -275,24 +285,39 @@ ITEMS = {
         {"q.md": front('kind = "text"\nnumeric = true\nkey = "four"', "2 + 2?")},
         "expected numbers for a numeric item. Got 'four'",
     ),
-    "time of zero": ({"q.md": front('key = "B"\ntime_limit = 0')}, "time_limit in seconds"),
-    "time as text": ({"q.md": front('key = "B"\ntime_limit = "x"')}, "time_limit as a finite"),
-    "negative limit": ({"q.md": front('key = "B"\nmax_choices = -1')}, "max_choices as a whole"),
+    "time of zero": (
+        {"q.md": front('key = "B"\ntime_limit = 0')},
+        "`time_limit` field must be a finite number of seconds above 0",
+    ),
+    "time as text": (
+        {"q.md": front('key = "B"\ntime_limit = "x"')},
+        "`time_limit` field must be a finite number of seconds",
+    ),
+    "negative limit": (
+        {"q.md": front('key = "B"\nmax_choices = -1')},
+        "`max_choices` field must be a whole number",
+    ),
     "too many choices": (
         {"q.md": front('kind = "choices"\nkey = "B"\nmax_choices = 5')},
-        "max_choices as a whole number from 0 to 2",
+        "expected max_choices of at most 2. Got 5",
     ),
     "more right than allowed": (
         {"q.md": front('kind = "choices"\nkey = ["A", "B"]\nmax_choices = 1')},
         "expected from 0 to 1 right choices",
     ),
-    "shuffle as text": ({"q.md": front('key = "B"\nshuffle = "yes"')}, "shuffle as true or false"),
+    "shuffle as text": (
+        {"q.md": front('key = "B"\nshuffle = "yes"')},
+        "`shuffle` field must be true or false",
+    ),
     "fixed of no choice": ({"q.md": front('key = "B"\nfixed = ["D"]')}, "fixed as ids of choices"),
     "language with spaces": ({"q.md": front('key = "B"\nlanguage = "the English"')}, "such as en"),
-    "direction": ({"q.md": front('key = "B"\ndirection = "up"')}, "direction as ltr or rtl"),
+    "direction": (
+        {"q.md": front('key = "B"\ndirection = "up"')},
+        "`direction` field must be ltr or rtl",
+    ),
     "pattern": (
         {"q.md": front('kind = "text"\nkey = "B"\npattern = "("', "?")},
-        "pattern as a regular expression",
+        "`pattern` field must be a regular expression",
     ),
     "shuffle of a text": (
         {"q.md": front('kind = "text"\nkey = "x"\nshuffle = true', "?")},
@@ -523,17 +548,41 @@ def test_language_gives_the_direction():
     assert Item("q", "text", "<p>?</p>", language="en", direction="rtl").direction == "rtl"
 
 
+FIELD, PLACE = re.compile("The `(.*?)` field must be"), re.compile(r"(\w\.md): (.*?): ")
+
+
+def test_all_faults_of_an_item_are_named_at_once(folder):
+    fields = 'key = "B"\nshuffle = "no"\ntime_limit = "soon"\nlabels = "a"\ndirection = "up"'
+    files = {
+        "q.md": front(fields),
+        "r.md": front("points = { A = 1 }\nlower = true\nmax_score = 0"),
+    }
+    with pytest.raises(ContentError) as caught:
+        read_items(folder(files))
+    found = [(PLACE.search(it).groups(), *FIELD.findall(it)) for it in caught.value.faults]
+    assert found == [
+        (("q.md", "item q"), "direction"),
+        (("q.md", "item q"), "time_limit"),
+        (("q.md", "item q"), "shuffle"),
+        (("r.md", "key of item r"), "lower"),
+        (("r.md", "key of item r"), "max_score"),
+    ]
+
+
 DOCUMENTS = {
-    "no object": ([], "expected an object with the fields of ItemSet"),
-    "no items": ({}, "expected the field items"),
-    "unknown field": ({"items": [], "bank": 1}, "expected the fields items, keys"),
-    "items no list": ({"items": {}}, "expected items as a list"),
+    "no object": ([], "expected an object with items, and some of items, keys"),
+    "no items": ({}, "expected an object with items"),
+    "unknown field": ({"items": [], "bank": 1}, "Got .*'bank': 1"),
+    "items no list": ({"items": {}}, "`items` field must be a list of items. Got {}"),
     "no item": ({"items": []}, "expected at least one item"),
-    "empty item": ({"items": [{}]}, "expected the field id"),
-    "text": ({"items": ["q1"]}, "expected an object with the fields of Item"),
+    "empty item": (
+        {"items": [{}]},
+        "`items.1..id` field is missing. .*`items.1..prompt` field is missing",
+    ),
+    "text": ({"items": ["q1"]}, "`items.1.` field must be a table of id, kind"),
     "choices": (
         {"items": [{"id": "q", "kind": "choice", "prompt": "x", "choices": 3}]},
-        "choices as a list",
+        "`items.1..choices` field must be a list of choices. Got 3",
     ),
     "choice id": (
         {
@@ -546,14 +595,14 @@ DOCUMENTS = {
                 }
             ]
         },
-        "id of a choice",
+        "`items.1..choices.1..id` field must be a letter, then letters",
     ),
     "media": (
         {
             "items": [{"id": "q", "kind": "text", "prompt": "x"}],
             "media": [{"name": "x", "type": "image/png", "data": "?"}],
         },
-        "data in Base64",
+        "`media.1..data` field must be bytes, or text in Base64",
     ),
     "hash": (
         {
