@@ -102,7 +102,7 @@ def test_exposure_over_target(service):
     table = proctoring.exposure_over_target(service, limited)
     pool = attempt_of(service, take(service, limited).attempt).test.pools[0]
     counts = service.store.counts(
-        pool, attempt_of(service, take(service, limited).attempt).test.definition.config_of(0)
+        pool, attempt_of(service, take(service, limited).attempt).test.definition.sections[0].config
     )
     assert np.max(counts.administered) <= 10
     assert (table["rate"] > table["target"]).all()

@@ -315,7 +315,7 @@ def test_a_copy_needs_the_same_key(tmp_path):
 def test_a_store_of_sessions_becomes_a_service(tmp_path):
     path = tmp_path / "sessions.db"
     with Store(path) as store:
-        session = store.begin(bank(), definition().config_of(2), "anna", seed=1)
+        session = store.begin(bank(), definition().sections[2].config, "anna", seed=1)
         session.answer(session.asked[0], 1)
     with sqlite3.connect(path) as plain:
         before = plain.execute("SELECT * FROM events ORDER BY session, number").fetchall()

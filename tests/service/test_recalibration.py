@@ -109,13 +109,13 @@ def test_pretest_items_move_and_anchors_stay(service, published):
     )
     again = library.published_test(service, version)
     assert recalibration.pretest_items(again) == ["q6"]
-    assert again.definition.config_of(0).pretest_at == (2,)
+    assert again.definition.sections[0].config.pretest_at == (2,)
     assert library.published_test(service, published).status == "retired"
     np.testing.assert_array_equal(again.bank.parameters(), new.parameters())
     last, _ = recalibration.publish_recalibrated(
         service, published, done.bank, version="3", actor="ada", operational=PRETEST, n_simulated=20
     )
-    assert library.published_test(service, last).definition.config_of(0).pretest is None
+    assert library.published_test(service, last).definition.sections[0].config.pretest is None
     with pytest.raises(InputError, match="another one"):
         recalibration.publish_recalibrated(
             service, published, done.bank, version="1", actor="ada", n_simulated=20

@@ -178,7 +178,6 @@ def sign_in(service: Service, name: str, password: str) -> Account:
 
 
 def account_from_row(row: sa.Row[Any]) -> Account:
-    """The account of a row of the table."""
     return Account(row.name, tuple(json.loads(row.roles)))
 
 

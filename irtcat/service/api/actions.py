@@ -27,8 +27,6 @@ class PersonBody(Body):
 
 
 class Reason(Body):
-    """Why."""
-
     reason: Text
 
 
@@ -45,14 +43,10 @@ class Reopening(Reason):
 
 
 class Note(Body):
-    """A note."""
-
     text: Text
 
 
 class AccountBody(Body):
-    """An account to add."""
-
     name: str = Field(max_length=200)
     roles: Roles = Field(max_length=20)
     password: str = Field("", max_length=200, description="Empty: OpenID Connect only.")
@@ -69,14 +63,10 @@ class AccountChange(Body):
 
 
 class ClientBody(Body):
-    """A client to add."""
-
     name: str = Field(max_length=200)
 
 
 class Made(Out):
-    """What was made."""
-
     id: str
 
 
@@ -87,8 +77,6 @@ class NewClient(Made):
 
 
 class AccountRow(Out):
-    """An account."""
-
     name: str
     roles: list[str]
     password: bool = Field(description="Whether it can sign in by password.")

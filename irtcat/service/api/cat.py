@@ -119,21 +119,15 @@ cat = APIRouter(prefix=PREFIX, tags=["1EdTech CAT 1.0"])
 
 
 class CodeMinorField(Out):
-    """A code of an error."""
-
     imsx_codeMinorFieldName: str
     imsx_codeMinorFieldValue: str
 
 
 class CodeMinor(Out):
-    """Codes of an error."""
-
     imsx_codeMinorField: list[CodeMinorField]
 
 
 class StatusInfo(Out):
-    """An error."""
-
     imsx_codeMajor: str = Field(examples=["failure"])
     imsx_severity: str = Field(examples=["error"])
     imsx_description: str
@@ -173,50 +167,36 @@ Packed = Annotated[str, Field(max_length=MOST_TEXT, description="Base64.")]
 
 
 class SectionData(Lenient):
-    """A section to be created."""
-
     qtiMetadata: dict[str, Any] | list[Any] | Packed | None = None
     qtiUsagedata: Packed | None = None
     sectionConfiguration: Packed = Field(description=f"{adaptive_sections.MUST}.")
 
 
 class SectionMade(Out):
-    """A new section."""
-
     sectionIdentifier: str
 
 
 class ItemIds(Out):
-    """Ids of items."""
-
     itemIdentifiers: list[str]
 
 
 class SectionSent(Out):
-    """A section as it was sent."""
-
     qtiMetadata: dict[str, Any] | list[Any] | str | None = None
     qtiUsagedata: str | None = None
     sectionConfiguration: str
 
 
 class SectionFound(Out):
-    """A section with its pool of items."""
-
     items: ItemIds
     section: SectionSent
 
 
 class PriorDatum(Lenient):
-    """A key and its value."""
-
     key: str = Field(max_length=2000)
     value: str | float | None = None
 
 
 class SessionData(Lenient):
-    """A session to be created."""
-
     personalNeedsAndPreferences: Any = None
     demographics: Any = None
     priorData: list[PriorDatum] | None = Field(None, max_length=1000)
@@ -230,15 +210,11 @@ class NextItems(Out):
 
 
 class Value(Out):
-    """A value."""
-
     baseType: str
     value: str
 
 
 class OutcomeVariable(Out):
-    """An outcome."""
-
     identifier: str
     cardinality: str
     baseType: str
@@ -271,8 +247,6 @@ class SessionMade(Out):
 
 
 class ResultsData(Lenient):
-    """Results of items."""
-
     assessmentResult: dict[str, Any] = Field(
         description="Its `itemResult` has the SCORE of each item as an outcome variable.",
         examples=[
@@ -412,7 +386,6 @@ def _next(turn: Turn) -> dict[str, Any]:
 
 
 def _outcomes(turn: Turn) -> Any:
-    """The estimates as outcome variables."""
     several = len(turn.theta) > 1
     values: list[tuple[str, str, str]] = []
     for at, (theta, se) in enumerate(zip(turn.theta, turn.se, strict=True), start=1):
@@ -452,7 +425,6 @@ def _scores(document: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 def _score(name: str, entry: dict[str, Any]) -> float:
-    """The SCORE of an item."""
     for variable in _listed(_first_of(entry, "outcomeVariables", "outcomeVariable", "variables")):
         if str(variable.get("identifier", "")).upper() != "SCORE":
             continue

@@ -32,8 +32,6 @@ class QueueRow(Out):
 
 
 class Criterion(Out):
-    """A criterion of a rubric."""
-
     name: str
     points: float
 
@@ -54,8 +52,6 @@ class RatingTask(Out):
 
 
 class RatingBody(Body):
-    """A rating."""
-
     item: str = Field(max_length=200)
     score: float = Field(ge=0, le=1000, description="Points, one of `scores` of the task.")
     comment: str = Field("", max_length=2000)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Generic, TypeVar
 
 import pandas as pd
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 
@@ -147,14 +147,10 @@ def needs(permission: str) -> Any:
 
 
 class Items(Out, Generic[RowT]):
-    """A list."""
-
     items: list[RowT]
 
 
 class Page(Items[RowT]):
-    """One page of a list."""
-
     next: str | None = Field(description="`after` of the next page; null at the end.")
 
 
@@ -200,6 +196,12 @@ class PageCut:
 
 
 Cut = Annotated[PageCut, Depends()]
+
+
+def attachment(data: bytes | str, kind: str, name: str) -> Response:
+    """A file to be saved."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type=kind, headers=headers)
 
 
 TABLE = "text/csv"

@@ -43,8 +43,6 @@ class ProgramToken(Out):
 
 
 class Me(Out):
-    """The account of a request."""
-
     name: str
     roles: list[str]
 

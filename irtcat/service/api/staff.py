@@ -26,6 +26,7 @@ from irtcat.service.api.schemas import (
     Out,
     Page,
     StaffRouter,
+    attachment,
     content_type,
     needs,
     problems,
@@ -54,12 +55,6 @@ def file_response(kind: str, description: str) -> dict[int | str, dict[str, Any]
     return {200: {"description": description, "content": {kind: {"schema": schema}}}}
 
 
-def attachment(data: bytes | str, kind: str, name: str) -> Response:
-    """A file to be saved."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(data, media_type=kind, headers=headers)
-
-
 def upload(*kinds: str) -> dict[str, Any]:
     """The documentation of a body that is a file."""
     schema = {"schema": {"type": "string", "format": "binary"}}
@@ -70,16 +65,12 @@ def upload(*kinds: str) -> dict[str, Any]:
 
 
 class Bank(Out):
-    """An item bank."""
-
     hash: str
     items: int
     model: str
 
 
 class BankItem(Out):
-    """An item of a bank with its parameters."""
-
     item: str
     parameters: dict[str, Any]
 
@@ -98,16 +89,12 @@ class StoredItems(Hash):
 
 
 class ItemSetRow(Out):
-    """An item set."""
-
     hash: str
     items: int
     created: str
 
 
 class PublishBody(Body):
-    """A test to publish."""
-
     definition: str = Field(max_length=2**20, description="The test definition in TOML.")
     bank: str = Field(max_length=128, description="Hash of a bank.")
     items: str = Field(max_length=128, description="Hash of an item set.")
@@ -116,8 +103,6 @@ class PublishBody(Body):
 
 
 class TestRow(Out):
-    """A published test."""
-
     __test__ = False
 
     id: str
@@ -129,8 +114,6 @@ class TestRow(Out):
 
 
 class Report(Out):
-    """The publishing report of a test."""
-
     id: str
     title: str
     status: str
@@ -253,8 +236,6 @@ def list_item_statistics(test: Id, at: Annotated[Acting, needs("parameters")], c
 
 
 class Person(Out):
-    """A person."""
-
     id: str
     name: str
     email: str
@@ -269,8 +250,6 @@ def list_people(at: Annotated[Acting, needs("people")], cut: Cut) -> Any:
 
 
 class TicketBody(Body):
-    """A ticket to issue."""
-
     test: str = Field(max_length=128)
     person: str | None = Field(None, max_length=128, description="By default a new, unnamed one.")
     accommodations: list[Annotated[str, Field(max_length=100)]] = Field([], max_length=20)
@@ -359,8 +338,6 @@ def upload_tickets(
 
 
 class AttemptRow(Out):
-    """An attempt on the board."""
-
     attempt: str
     test: str
     person: str
@@ -415,8 +392,6 @@ def attempt_events(attempt: Id, at: Annotated[Acting, needs("parameters")], cut:
 
 
 class AnswerRow(Out):
-    """An answer."""
-
     section: int
     item: str
     response: GivenResponse
@@ -517,8 +492,6 @@ class AuditRow(Out):
 
 
 class ClientRow(Out):
-    """A client."""
-
     id: str
     name: str
     status: str

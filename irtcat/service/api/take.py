@@ -120,8 +120,6 @@ class ShownField(Out):
 
 
 class ShownItem(ShownField):
-    """The item that is shown."""
-
     number: int = Field(description="Its number in this attempt.")
     parts: list[ShownField] = Field(description="The answer fields of an item with several.")
     stimulus: str | None = Field(description="Sanitised HTML of a text beside the item.")
@@ -149,8 +147,6 @@ class Advance(Out):
 
 
 class TopicScore(Out):
-    """The score of a topic."""
-
     score: float | None
     lower: float | None
     upper: float | None
@@ -212,8 +208,6 @@ class BeginBody(Body):
 
 
 class AnswerBody(Body):
-    """An answer."""
-
     number: int = Field(ge=1, le=100_000, description="Number of the item, as shown.")
     response: (
         Annotated[str, Field(max_length=200_000)]
@@ -234,8 +228,6 @@ class GoBody(Body):
 
 
 class FlagBody(Body):
-    """A mark for review."""
-
     number: int = Field(ge=1, le=100_000)
     flagged: bool
 

@@ -12,8 +12,6 @@ router = StaffRouter(prefix="/api/v1")
 
 
 class WebhookBody(Body):
-    """A webhook to add."""
-
     url: str = Field(max_length=2000, examples=["https://example.org/irtcat"])
     events: list[Annotated[str, Field(max_length=100)]] = Field(
         max_length=100, description=f"Some of {', '.join(webhooks.EVENTS)}."
@@ -29,8 +27,6 @@ class WebhookChange(Body):
 
 
 class WebhookRow(Out):
-    """A webhook."""
-
     id: str
     url: str
     events: list[str]

@@ -173,14 +173,6 @@ def attempt_events(service: Service, attempt: str) -> list[Event]:
         return attempt_of(service, attempt).events()
 
 
-ALARMS = {
-    "rapid": "answers faster than the limit of the section",
-    "pattern": "answers that do not fit together (lz*)",
-    "silent": "no sign from the taker",
-    "time": "the time is almost over",
-}
-"""Kinds of alarms of an attempt, and what they mean."""
-
 SILENT_MINUTES = 5.0
 """Minutes without a sign after which there is an alarm: longer than people read one item."""
 
@@ -202,7 +194,7 @@ CANDIDATES = 5
 
 
 class Alarm(NamedTuple):
-    """What staff should look at."""
+    """What staff should look at: rapid answers, their pattern (lz*), silence, or the time."""
 
     kind: str
     text: str

@@ -161,8 +161,8 @@ class Record:
         return value
 
 
-def _settings(cls: type) -> list[Field[Any]]:
-    return [entry for entry in fields(cls) if "read" in entry.metadata]
+def _settings(cls: type) -> tuple[Field[Any], ...]:
+    return tuple(entry for entry in fields(cls) if "read" in entry.metadata)
 
 
 def _read(entry: Field[Any], value: Any, where: str, faults: list[Fault]) -> Any:
@@ -178,10 +178,6 @@ def reported(read: Reader, value: Any, name: str, faults: list[Fault]) -> Any:
         return value
 
 
-NEAR = 0.7
-"""Similarity from which an unknown name is taken for a misspelt one (difflib's ratio)."""
-
-
 def hint(name: Any, known: Iterable[str]) -> str:
     """A sentence with the known name that is nearest to an unknown one, or with all of them.
 
@@ -190,7 +186,7 @@ def hint(name: Any, known: Iterable[str]) -> str:
         'Did you mean `time_limit`?'
     """
     names = list(known)
-    close = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=NEAR)
+    close = difflib.get_close_matches(str(name).lower(), names, n=1)
     return f"Did you mean `{close[0]}`?" if close else f"Known are {', '.join(names)}."
 
 
@@ -205,17 +201,17 @@ def read_record(cls: Any, document: Any, where: str, faults: list[Fault]) -> Any
         if key not in known:
             name = _joined(where, str(key))
             faults.append(Fault(name, f"The `{name}` field is unknown. {hint(key, known)}"))
-    values = {}
     for key, entry in known.items():
-        if key in document:
-            values[entry.name] = _read(entry, document[key], where, faults)
-        elif entry.default is MISSING:
+        if key not in document and entry.default is MISSING:
             name = _joined(where, key)
             faults.append(Fault(name, f"The `{name}` field is missing."))
+    given = [(entry, document[key]) for key, entry in known.items() if key in document]
     if len(faults) > before:
+        for entry, value in given:
+            _read(entry, value, where, faults)
         return None
     try:
-        return cls(**values)
+        return cls(**{entry.name: value for entry, value in given})
     except RecordError as error:
         faults += [
             it.within(where) if isinstance(it, Fault) else Fault(where, it) for it in error.faults

@@ -1,6 +1,5 @@
 """Items as authors write them in folders and tables: named fields and Markdown, to records."""
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -11,7 +10,7 @@ from urllib.parse import unquote
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import read_bytes
-from irtcat.service.base.records import RecordError
+from irtcat.service.base.records import RecordError, hint
 from irtcat.service.content.fields import ContentError, content_error
 from irtcat.service.content.keys import Key, checked_key
 from irtcat.service.content.markdown import markdown_html
@@ -117,11 +116,7 @@ def check_names(values: Mapping[str, Any], known: tuple[str, ...], where: str) -
     """Raise at a field that does not exist, with the name that it may have been meant to be."""
     for name in values:
         if name not in known:
-            similar = difflib.get_close_matches(str(name), known, n=1)
-            advice = (
-                f"Did you mean {similar[0]}?" if similar else f"The fields: {', '.join(known)}."
-            )
-            raise InputError(f"{where}: there is no field {shorten(name)}. {advice}")
+            raise InputError(f"{where}: there is no field {shorten(name)}. {hint(name, known)}")
 
 
 def make_item(

@@ -107,10 +107,6 @@ class ItemSet:
         """Pickle the records; views of mappings cannot be pickled."""
         return ItemSet, (*(dict(getattr(self, name)) for name in RECORDS), self.notes)
 
-    def without_keys(self) -> "ItemSet":
-        """The same set without its keys, as it may leave the server."""
-        return replace(self, keys={})
-
     def in_language(self, language: str) -> "ItemSet":
         """The set with a language for the items that have none.
 

@@ -48,7 +48,7 @@ def _pairs(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, floa
     for entry in entries if isinstance(entries, (list, tuple)) else [None]:
         if not isinstance(entry, (list, tuple)) or len(entry) != 2:
             raise Invalid("values with their points", value)
-        label = reported(text_of(1000), entry[0], where, faults)
+        label = text_of(1000)(entry[0], where, faults)
         if label in out:
             raise Invalid("a table with each value once", label)
         out[label] = reported(number(), entry[1], f"{where}.{brief(label)}", faults)

@@ -193,7 +193,6 @@ class _FormulaError(ValueError):
 
 
 def _mathml(formula: str, block: bool) -> str:
-    """MathML of a formula in LaTeX."""
     shown = shorten(formula.strip())
     if len(formula) > MOST_FORMULA:
         raise _FormulaError(f"expected a formula of at most {MOST_FORMULA:,} characters.")

@@ -237,7 +237,6 @@ class Processing:
         return InputError(f"{self.where}: <{name}> in response processing is not supported.")
 
     def _evaluate(self, element: Element, state: _State) -> Any:
-        """The value of an expression."""
         name = local_name(element)
         if name == "qti-base-value":
             return value_of(element.text, element.get("base-type", ""), self.where)

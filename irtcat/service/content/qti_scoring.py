@@ -386,7 +386,6 @@ def _match_keys(item: Item, processing: Processing, declared: Declaration) -> It
 
 
 def _map_key(item: Item, declared: Declaration) -> Key:
-    """The key of a mapping."""
     mapping, where = declared.required_mapping, declared.where
     lower, upper = mapping.bounds
     points = {

@@ -176,7 +176,6 @@ def scored(key: Key, item: Item, response: Any, n_categories: int) -> int | None
 
 @functools.lru_cache(maxsize=1024)
 def _processing(rules: str) -> Processing:
-    """The rules of a key."""
     return Processing(parse_xml(rules.encode(), "rules of a key"), "rules of a key")
 
 

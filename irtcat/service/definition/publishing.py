@@ -597,7 +597,6 @@ def _levels(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
 def _classifications(
     definition: TestDefinition, bank: ItemBank, simulated: _Simulated
 ) -> tuple[dict[str, Classification], list[str]]:
-    """Classifications by method, and flags."""
     cuts, n = definition.cut_thetas, simulated.n
     if not cuts:
         return {}, []

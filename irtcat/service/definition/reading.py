@@ -88,7 +88,7 @@ def parse_definition(source: str, folder: str | os.PathLike[str] | None = None) 
         ... kind = "adaptive"
         ... config = { stopping = "n>=10" }
         ... ''')
-        >>> definition.config_of(0).max_items
+        >>> definition.sections[0].config.max_items
         10
     """
     try:

@@ -128,7 +128,6 @@ def _where(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, tupl
 
 
 def _seconds_by_item(value: Any, where: str, faults: list[Fault]) -> tuple[tuple[str, float], ...]:
-    """Reads seconds by the id of the item."""
     entries = value.items() if isinstance(value, Mapping) else value
     try:
         pairs = {line(item): seconds for item, seconds in entries}
@@ -565,20 +564,6 @@ class TestDefinition(Record):
     def cut_thetas(self) -> tuple[float, ...]:
         """The lowest ability of each level above the first, given how scores are rounded."""
         return tuple(self.score.theta_at(cut.from_score) for cut in self.cuts)
-
-    def config_of(self, section: int | Section) -> Config:
-        """The rules of an adaptive section.
-
-        Args:
-            section: the section, or its position from 0.
-
-        Raises:
-            InputError: for a section of another kind.
-        """
-        found = self.sections[section] if isinstance(section, int) else section
-        if not isinstance(found, Adaptive):
-            raise argument_error("section", "an adaptive section", found.kind)
-        return found.config
 
     def to_json(self) -> dict[str, Any]:
         """The definition as a JSON document with all fields; `from_json` reads it."""

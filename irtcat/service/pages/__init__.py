@@ -84,10 +84,6 @@ def _static_file(name: str) -> tuple[bytes, str]:
     return data, hashlib.sha256(data).hexdigest()[:HASH]
 
 
-def _static_names() -> frozenset[str]:
-    return frozenset(path.name for path in STATIC.iterdir())
-
-
 def static_url(name: str) -> str:
     """The address of a static file; it changes with the content, so that it is kept for ever."""
     return f"/static/{_static_file(name)[1]}/{name}"

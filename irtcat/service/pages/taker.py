@@ -238,7 +238,6 @@ def _reply(request: Request, view: dict[str, Any]) -> Response:
 
 @router.get(OF_TEST)
 def test_page(request: Request) -> Response:
-    """The page of the test."""
     return _page(request, _act(request, taking.current))
 
 
@@ -369,7 +368,6 @@ def _section_of(view: dict[str, Any]) -> str:
 
 @router.post(f"{OF_TEST}/pause")
 def pause(request: Request, form: CheckedForm) -> Response:
-    """Pause the test."""
     return _changed(request, taking.pause)
 
 

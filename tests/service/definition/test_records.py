@@ -125,7 +125,6 @@ def test_every_field_of_the_format_is_read():
         targets={"algebra": 0.5, "number": [0.3, 0.5]},
         enemies=(("i1", "i2"),),
     )
-    assert definition.config_of(2) is adaptive.config is definition.config_of(adaptive)
     assert [adaptive.rapid.threshold(item) for item in ("i1", "i7")] == [3, 8]
     assert (pause.seconds, pause.may_end_early) == (300, True)
     assert (fixed.review, fixed.scored, fixed.unanswered) == (True, True, "missing")
@@ -480,11 +479,6 @@ def test_a_level_begins_where_its_score_is_first_reported(decimals):
         theta = scale.theta_at(score)
         assert scale.reported_score(theta + 1e-9) == score
         assert scale.reported_score(theta - 1e-6) < score
-
-
-def test_config_of_another_section_is_refused():
-    with pytest.raises(InputError, match=r"an adaptive section\. Got 'fixed'"):
-        parse_definition(FULL).config_of(4)
 
 
 def test_languages_have_their_usual_form():

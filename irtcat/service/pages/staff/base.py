@@ -26,6 +26,7 @@ from irtcat.cat.rules import single_rules
 from irtcat.service.accounts.accounts import BROWSER, Account, account_of_token
 from irtcat.service.accounts.credentials import Acting, browser_secret, service_of
 from irtcat.service.api.actions import ACTIONS
+from irtcat.service.api.media import POLICY
 from irtcat.service.base.errors import ForbiddenError, ServiceError, UnauthorizedError
 from irtcat.service.pages import PageRoute, form_text, render
 from irtcat.service.pages.translations import clock_text
@@ -82,7 +83,6 @@ class Visit(Acting):
     """A signed-in account that asks for a page."""
 
     def page(self, template: str, *, status: int = 200, **context: Any) -> Response:
-        """A page (see `page`)."""
         return page(self.request, self.account, template, status=status, **context)
 
     def names_of(self, people: Sequence[str]) -> dict[str, str]:
@@ -145,7 +145,6 @@ Staff = Annotated[Visit, Depends(Requires())]
 def page(
     request: Request, account: Account | None, template: str, *, status: int = 200, **context: Any
 ) -> Response:
-    """A page of staff."""
     path = request.url.path
     navigation = [
         (label, address, path == address or path.startswith(f"{address}/"))
@@ -358,10 +357,8 @@ def svg(figure: Any) -> Response:
     image = BytesIO()
     with _DRAWING, matplotlib.rc_context({"svg.hashsalt": "irtcat"}):
         figure.savefig(image, format="svg", metadata={"Date": None})
-    # Opened by itself, it is a document: its own styles are allowed, and nothing else.
-    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
     return Response(
-        image.getvalue(), media_type="image/svg+xml", headers={"Content-Security-Policy": policy}
+        image.getvalue(), media_type="image/svg+xml", headers={"Content-Security-Policy": POLICY}
     )
 
 

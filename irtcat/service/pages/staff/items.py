@@ -8,6 +8,7 @@ from fastapi import Depends, Response
 from irtcat import plot
 from irtcat._common.checks import InputError
 from irtcat.diagnose import empirical_curves
+from irtcat.service.api.media import POLICY
 from irtcat.service.attempts import library
 from irtcat.service.attempts.attempt import Attempt
 from irtcat.service.attempts.exports import responses_of
@@ -198,9 +199,7 @@ def medium(at: Reader, test: str, name: str) -> Response:
     if name not in published_test(at.service, test).items.media:
         raise NotFoundError("There is no such file.")
     file = library.media_file(at.service, name)
-    # A picture opened by itself is a document: it may not run scripts.
-    policy = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-    headers = {"Content-Security-Policy": policy, "Content-Disposition": "inline"}
+    headers = {"Content-Security-Policy": POLICY, "Content-Disposition": "inline"}
     return Response(file.data, media_type=file.type, headers=headers)
 
 

@@ -57,7 +57,6 @@ SHOWN = 500
 
 @router.get("/tickets")
 def list_tickets(at: Issuer, test: str = "", status: str = "") -> Response:
-    """Tickets, the latest first."""
     frame = people.ticket_table(at.service, test or None)
     if status:
         frame = frame[frame["status"] == status]
@@ -94,7 +93,6 @@ def _form_page(at: Visit, *, status: int = 200, **context: Any) -> Response:
 
 @router.get("/tickets/new")
 def ticket_page(at: Issuer, test: str = "", person: str = "") -> Response:
-    """The form to issue tickets."""
     return _form_page(at, values={"test": test, "person": person})
 
 

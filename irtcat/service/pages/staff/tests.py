@@ -10,6 +10,7 @@ from irtcat import plot
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.service.accounts.accounts import Account
+from irtcat.service.api.schemas import attachment
 from irtcat.service.attempts import exports, library
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.results import result_table
@@ -100,20 +101,17 @@ PARAMETER_TABLES: dict[str, tuple[str, str]] = {
 
 
 def report_of(test: PublishedTest) -> PublishingReport:
-    """The publishing report of a test."""
     return PublishingReport.from_json(test.report)
 
 
 @router.get("/tests")
 def list_tests(at: Reader) -> Response:
-    """All published tests."""
     frame = library.published_tests(at.service)
     return at.page("tests.html", tests=frame.to_dict("records"))
 
 
 @router.get("/tests/new")
 def publish_page(at: Publisher) -> Response:
-    """The form to publish a test."""
     return at.page("publish.html", faults=[], error="")
 
 
@@ -277,7 +275,6 @@ def results_page(at: ResultsReader, test: str) -> Response:
 
 @router.get("/tests/{test}/results/scores.svg")
 def scores_figure(at: ResultsReader, test: str) -> Response:
-    """The distribution of the scores, with the cut scores."""
     definition = published_test(at.service, test).definition
     scores = result_table(at.service, test)["score"].astype(float).dropna()
     if len(scores) < LEAST_DRAWN:
@@ -294,13 +291,11 @@ def export(at: ResultsReader, test: str, name: str, names: bool = False) -> Resp
     With ``names`` the tables have names and external ids, for accounts that may see them.
     """
     content, kind = exports.export(at.service, test, name, at.account, names)
-    headers = {"Content-Disposition": f'attachment; filename="{test}-{name}"'}
-    return Response(content, media_type=kind, headers=headers)
+    return attachment(content, kind, f"{test}-{name}")
 
 
 @router.get("/attempts/{attempt}/results.xml")
 def qti(at: ResultsReader, attempt: str) -> Response:
     """An attempt in QTI Results Reporting 3.0."""
     content = exports.export_attempt(at.service, attempt, actor=at.actor)
-    headers = {"Content-Disposition": f'attachment; filename="{attempt}.xml"'}
-    return Response(content, media_type="application/xml", headers=headers)
+    return attachment(content, "application/xml", f"{attempt}.xml")
