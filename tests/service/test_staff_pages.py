@@ -727,6 +727,9 @@ def test_accounts(app, service, admin):
     ada.post("/staff/sign-in", 401, name="ada", password="x" * 12, to="/staff")
     admin.post("/staff/accounts/change", 409, name="admin", is_open="no")
     admin.post("/staff/accounts/change", 422, name="ada", action="rename")
+    admin.post("/staff/accounts/change", 422, name="ada", is_open="maybe")
+    refused = lxml_html.fromstring(admin.post("/staff/tickets/t_x/revoke", 404).text)
+    assert refused.xpath("//main//a/@href") == ["/staff/tickets"]
 
 
 @pytest.mark.parametrize(

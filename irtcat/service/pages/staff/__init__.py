@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
 
-from irtcat._common.checks import InputError
+from irtcat._common.checks import InputError, shorten
 from irtcat.service.api.actions import ACTIONS, Action, endpoint
 from irtcat.service.pages import CheckedForm, form_text
 from irtcat.service.pages.staff import accounts, attempts, items, people, tests
@@ -27,20 +27,16 @@ def entered(form: Any, name: str, default: Any = "") -> Any:
     if name == "roles":
         return [str(role) for role in form.getlist(name)] or default
     if name == "is_open":
-        return {"yes": True, "no": False}.get(field(form, name))
+        choices = {"yes": True, "no": False, "": None}
+        if field(form, name) not in choices:
+            raise InputError(f"{name}: it must be yes or no. Got {shorten(field(form, name))}.")
+        return choices[field(form, name)]
     return (form_text(form, name) if name == "password" else field(form, name)) or default
 
 
-def form_router(actions: dict[str, Action]) -> APIRouter:
-    """A router of the forms of actions."""
-    router = part_router()
-    for name, action in actions.items():
-        if action.page:
-            _add_form(router, name, action)
-    return router
+def add_form(router: APIRouter, name: str, action: Action) -> None:
+    """Add the route of an action's form."""
 
-
-def _add_form(router: APIRouter, name: str, action: Action) -> None:
     def route(at: Visit, form: Any, **ids: str) -> Response:
         page = at.request.state.back = f"/staff{action.page}".format(**ids)
         fields, otherwise = action.wanted
@@ -60,7 +56,10 @@ def _add_form(router: APIRouter, name: str, action: Action) -> None:
 
 
 PARTS = [part.router for part in (accounts, tests, items, people, attempts)]
-PARTS.append(form_router(ACTIONS))
+PARTS.append(part_router())
+for name, action in ACTIONS.items():
+    if action.page:
+        add_form(PARTS[-1], name, action)
 
 router = APIRouter()
 for part in PARTS:
