@@ -38,21 +38,6 @@ from irtcat.service.pages.translations import (
 )
 from irtcat.service.storage.context import new_secret
 
-__all__ = [
-    "TEST",
-    "CheckedForm",
-    "PageRoute",
-    "error_page",
-    "form_secret",
-    "form_text",
-    "form_token",
-    "language_of",
-    "local_path",
-    "render",
-    "router",
-    "static_url",
-]
-
 router = APIRouter(include_in_schema=False)
 
 STATIC = Path(__file__).parent / "static"

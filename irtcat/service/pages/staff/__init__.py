@@ -17,8 +17,6 @@ from irtcat.service.pages.staff.base import (
     whole_number,
 )
 
-__all__ = ["router"]
-
 
 def entered(form: Any, name: str, default: Any = "") -> Any:
     """What a form has in a field of an action; the default where that is left out."""
