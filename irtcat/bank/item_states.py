@@ -95,7 +95,7 @@ def checked_states(statistics: pd.DataFrame) -> pd.DataFrame:
         if isinstance(empty, tuple):
             values = [tuple(v) if isinstance(v, list | tuple | np.ndarray) else () for v in column]
             changed[name] = pd.Series(values, column.index, dtype=object)
-        else:
+        elif column.dtype != bool or empty is not False:  # else it is in standard form
             known = column.astype(object).where(column.notna(), empty)
             changed[name] = known.astype(type(empty))
     return statistics.assign(**changed) if changed else statistics
@@ -111,11 +111,12 @@ def with_states(statistics: pd.DataFrame, states: Mapping[str, Any]) -> pd.DataF
     new = {}
     for name, values in states.items():
         if np.isscalar(values):
-            values = [values] * len(statistics)
-        if any(value != STATES[name].empty for value in values):
+            if values != STATES[name].empty:
+                new[name] = pd.Series([values] * len(statistics), statistics.index)
+        elif any(value != STATES[name].empty for value in values):
             new[name] = pd.Series(list(values), statistics.index)
-    others = statistics.drop(columns=[name for name in states if name in statistics])
-    return others.assign(**new)
+    earlier = [name for name in states if name in statistics]
+    return (statistics.drop(columns=earlier) if earlier else statistics).assign(**new)
 
 
 def marked_items(statistics: pd.DataFrame, name: str) -> BoolArray:

@@ -83,7 +83,7 @@ class Workspace:
         self.is_reduced = bool(design.structure) and population.n_groups == 1
         self.is_reduced &= not population.first_is_free
         self.n_general = design.n_general if self.is_reduced else design.dims
-        self.is_product = False
+        self.is_simple = self.is_product = False
         self.template, self.columns = template, None
         if self.is_reduced:
             self.group = group_items(design.pattern, self.n_general)[0]
@@ -102,11 +102,14 @@ class Workspace:
         self.template, self.columns = self.full_template, None
 
     def integrate_by_lines(self, params: FloatArray) -> None:
-        """Use a line for each ability, if no item measures several of them."""
+        """Use a line for each ability, if no item measures several of them.
+
+        With few abilities they are also integrated on the product of the lines.
+        """
         slopes = slopes_by_item(self.full_template, params)
         measured = (self.design.pattern != 0) | (slopes != 0).any(axis=2)
-        self.is_product = not self.is_reduced and self.design.dims in FINEST_PRODUCT
-        self.is_product &= bool((measured.sum(axis=1) <= 1).all())
+        self.is_simple = not self.is_reduced and bool((measured.sum(axis=1) <= 1).all())
+        self.is_product = self.is_simple and self.design.dims in FINEST_PRODUCT
 
     def _line_roots(self, population: Any) -> FloatArray:
         """Roots of the correlations of each group, the population on the scale of the lines."""
@@ -134,7 +137,8 @@ class Workspace:
 
     def rule(self, chosen: float | AdaptiveQuadrature) -> Quadrature:
         """The nodes themselves, in working precision."""
-        return as_rule(chosen, self.design.pattern, self.n_general, self.dtype, self.is_product)
+        by_lines = self.is_product if isinstance(chosen, float) else self.is_simple
+        return as_rule(chosen, self.design.pattern, self.n_general, self.dtype, by_lines)
 
     @property
     def tied(self) -> tuple[int, ...]:

@@ -6,10 +6,12 @@ of nodes then fits all groups. Sums are additive over blocks of rows.
 
 Grids have the same nodes for all subjects, so that expected counts at the nodes are all that the
 M-step needs. In adaptive quadrature every subject has its own nodes, so the gradient and
-information of the M-step's Newton step are summed in the E-step instead.
+information of the M-step's Newton step are summed in the E-step instead, unless every item measures
+one ability: then there are counts on a line of each.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +21,14 @@ import scipy.linalg
 from jaxtyping import Array
 
 from irtcat._common.compilation import jit, namespace
-from irtcat.latent.adaptive import AdaptiveQuadrature, adaptive_block, moments_of, root_of
+from irtcat.latent.adaptive import (
+    AdaptiveQuadrature,
+    adaptive_block,
+    adaptive_line_step,
+    cells_with_lines,
+    moments_of,
+    root_of,
+)
 from irtcat.latent.e_step import EStep
 from irtcat.latent.grid import (
     GridQuadrature,
@@ -199,6 +208,41 @@ def grid_sums(
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
 
 
+def _sums_of_groups(
+    step: Callable[..., tuple[EStep, Array]],
+    line: Array,
+    params: Array,
+    population: Array,
+    template: ItemModel,
+    chunks: tuple[Array, ...],
+    design: PopulationDesign,
+) -> ExpectedSums:
+    """The E-step of all groups, with items on a line for each ability: theta = mean + SD u.
+
+    Args:
+        step: the E-step of a group, from its items on the scale u, the root of its correlations
+            and its rows.
+        line: the nodes of an ability.
+        params: the items' parameters.
+        population: numbers of the populations.
+        template: the items.
+        chunks: row numbers of each group.
+        design: what of the population is estimated.
+    """
+    populations = populations_of(population, design.dims)
+    beliefs, nodes, polynomials = [], [], []
+    for group, rows in enumerate(chunks):
+        mean, root = populations.mean[group], populations.root[group]
+        sd = jnp.sqrt((root**2).sum(1))
+        model = unpack(template, params).rescale(mean, jnp.diag(sd))
+        belief, sums = step(model, root / sd[:, None], rows)
+        beliefs.append(belief)
+        nodes.append(mean + line * sd)
+        to_theta = jnp.diag(jnp.append(1.0, sd).astype(sd.dtype)).at[1:, 0].set(mean)
+        polynomials.append(to_theta @ sums @ to_theta.T)
+    return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes), jnp.stack(polynomials))
+
+
 @functools.partial(jit, static_argnames=("design", "has_missing"))
 def product_sums(
     params: Array,
@@ -213,21 +257,12 @@ def product_sums(
     design: PopulationDesign,
     has_missing: bool,
 ) -> ExpectedSums:
-    """The E-step on a line for each ability, of all groups: theta = mean + SD u."""
-    populations = populations_of(population, design.dims)
-    beliefs, nodes, polynomials = [], [], []
-    for group, rows in enumerate(chunks):
-        mean, root = populations.mean[group], populations.root[group]
-        sd = jnp.sqrt((root**2).sum(1))
-        model = unpack(template, params).rescale(mean, jnp.diag(sd))
-        belief, sums = product_step(
-            model, x, weights, item_weights, rule, root / sd[:, None], rows, has_missing=has_missing
-        )
-        beliefs.append(belief)
-        nodes.append(mean + rule.line.nodes * sd)
-        to_theta = jnp.diag(jnp.append(1.0, sd).astype(sd.dtype)).at[1:, 0].set(mean)
-        polynomials.append(to_theta @ sums @ to_theta.T)
-    return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes), jnp.stack(polynomials))
+    """The E-step on the product of a line for each ability, of all groups."""
+
+    def step(model: ItemModel, root: Array, rows: Array) -> tuple[EStep, Array]:
+        return product_step(model, x, weights, item_weights, rule, root, rows, has_missing)
+
+    return _sums_of_groups(step, rule.line.nodes, params, population, template, chunks, design)
 
 
 @functools.partial(jit, static_argnames=("design", "has_missing", "by_factors"))
@@ -289,12 +324,22 @@ def adaptive_sums(
 ) -> ExpectedSums:
     """The adaptive E-step with gradient and information of the items' Newton step, in one pass.
 
+    (With lines: with counts on them.)
+
     Gradient and information by the coefficients (intercept and slopes) of the items' linear
     predictors are sums over subjects and nodes of (a number per item) times (a polynomial in
     theta): products of a matrix nodes x items with a matrix nodes x polynomials. The number is a
     residual and the polynomials are (1, theta) for the gradient; it is a weight and they are the
     products of two of these for the information. The chain rule then gives those by the parameters.
     """
+    if rule.lines is not None:
+
+        def step(model: ItemModel, root: Array, rows: Array) -> tuple[EStep, Array]:
+            common = x, weights, item_weights, rule, root, rows
+            return adaptive_line_step(model, *common, (mean, covariance), has_missing)
+
+        line = rule.lines.line.nodes
+        return _sums_of_groups(step, line, params, population, template, chunks, design)
     n, n_items = x.shape
     dims = design.dims
     dtype, n_contrasts = params.dtype, template.n_categories - 1
@@ -432,6 +477,8 @@ def sums_of_block(
         # Curves of all items at the nodes of every subject.
         n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
         node_moments = nodes
+    if isinstance(rule, AdaptiveQuadrature) and rule.lines is not None:
+        n_cells = cells_with_lines(rule)
     return e_step(
         params,
         population,

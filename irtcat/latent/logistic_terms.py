@@ -33,16 +33,18 @@ def _line_terms(params: Any, counts: Any, totals: Any, nodes: Any) -> tuple[Any,
     one exponential per item and node is evaluated.
     """
     xp = namespace(params)
-    totals = totals[:, None] if totals.ndim == 1 else totals
     right, softplus = _logistic(nodes[:, None] * params[:, 0] + params[:, 1])
-    expected = totals * right
-    weight = expected * (1.0 - right)
     powers = xp.stack([xp.ones_like(nodes), nodes, nodes**2])
+    spread = right * (1.0 - right)
+    if totals.ndim == 1:  # the same for all items: a factor of the powers
+        by_node = totals * powers
+        of_base, expected, (h0, h1, h2) = totals @ softplus, by_node[:2] @ right, by_node @ spread
+    else:
+        of_base, expected = (totals * softplus).sum(0), powers[:2] @ (totals * right)
+        h0, h1, h2 = powers @ (totals * spread)
     r0, r1 = powers[:2] @ counts[0]
-    g0, g1 = powers[:2] @ (counts[0] - expected)
-    h0, h1, h2 = powers @ weight
-    value = params[:, 0] * r1 + params[:, 1] * r0 - (totals * softplus).sum(0)
-    gradient = xp.stack([g1, g0], -1)
+    value = params[:, 0] * r1 + params[:, 1] * r0 - of_base
+    gradient = xp.stack([r1 - expected[1], r0 - expected[0]], -1)
     return value, gradient, xp.stack([h2, h1, h1, h0], -1).reshape(-1, 2, 2)
 
 

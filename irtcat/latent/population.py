@@ -6,6 +6,7 @@ not estimated are 0: the first group's abilities have mean 0 and SD 1, unless th
 anchor items.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._common.compilation import namespace
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 
 
 class PopulationDesign(NamedTuple):
@@ -41,18 +42,26 @@ class PopulationDesign(NamedTuple):
 
     @property
     def estimated(self) -> np.ndarray:
-        """Which numbers are estimated, groups x numbers."""
-        n_pairs = self.n_correlated * (self.n_correlated - 1) // 2
-        is_free = (np.arange(self.n_groups) > 0) | self.first_is_free
-        has_pairs = self.correlates | (is_free & self.full)
-        counts = [2 * self.dims, n_pairs]
-        marks = np.stack([is_free, has_pairs], axis=1) & ~np.array(self.is_known)
-        return np.repeat(marks, counts, axis=1)
+        """Which numbers are estimated, groups x numbers (not to be written to)."""
+        return _estimated(self)
 
     @property
     def size(self) -> int:
         """How many numbers are estimated."""
         return int(self.estimated.sum())
+
+
+@functools.cache
+def _estimated(design: PopulationDesign) -> BoolArray:
+    """`PopulationDesign.estimated`, asked for in every iteration."""
+    n_pairs = design.n_correlated * (design.n_correlated - 1) // 2
+    is_free = (np.arange(design.n_groups) > 0) | design.first_is_free
+    has_pairs = design.correlates | (is_free & design.full)
+    counts = [2 * design.dims, n_pairs]
+    marks = np.stack([is_free, has_pairs], axis=1) & ~np.array(design.is_known)
+    estimated = np.repeat(marks, counts, axis=1)
+    estimated.flags.writeable = False
+    return estimated
 
 
 class Populations(NamedTuple):

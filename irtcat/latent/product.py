@@ -22,6 +22,7 @@ moments, which are sums of answers times posterior means.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -162,12 +163,12 @@ def cells_of_row(rule: ProductQuadrature) -> int:
 
 
 class LinePosterior(NamedTuple):
-    """Of each row: posterior on the lines, E[u], E[u u'], and the sum over the grid."""
+    """Of each row: posterior on the lines, E[u], E[u u'], and the log of the sum over all nodes."""
 
     lines: Float[Array, "rows dims line"]
     mean: Float[Array, "rows dims"]
     square: Float[Array, "rows dims dims"]
-    total: Float[Array, " rows"]
+    log_z: Float[Array, " rows"]
 
 
 def line_posterior(
@@ -194,29 +195,27 @@ def line_posterior(
     if dims == 3:
         product = ((joint.reshape(n, size, size) @ line) @ line) * scale
         square = square.at[:, 0, 1].set(product).at[:, 1, 0].set(product)
-    return LinePosterior(post, post @ line, square, 1 / scale)
+    return LinePosterior(post, post @ line, square, -jnp.log(scale))
 
 
-@functools.partial(jit, static_argnames=("has_missing",))
-def product_step(
+def sums_on_lines(
+    posterior_of: Callable[[Array, Array, Array | None], LinePosterior],
     model: ItemModel,
     x: Array,
     weights: Float[Array, " subjects"],
-    item_weights: Float[Array, " items"],
     rule: ProductQuadrature,
     root: Float[Array, "dims dims"],
     chunks: Int[Array, "blocks rows"],
-    *,
     has_missing: bool,
 ) -> tuple[EStep, Float[Array, "one_more one_more"]]:
-    """Posterior moments and expected counts on the lines.
+    """Posterior moments of all rows and expected counts on the lines (traceable).
 
     Args:
+        posterior_of: the posteriors of rows, from their numbers, statistics and mask.
         model: stacked items on the scale u.
         x: responses, subjects x items.
         weights: how many subjects each row stands for.
-        item_weights: see `grid_step`.
-        rule: the nodes.
+        rule: the lines.
         root: lower root of the abilities' correlations.
         chunks: row numbers in blocks.
         has_missing: whether any response is missing.
@@ -225,38 +224,34 @@ def product_step(
         Moments on the scale z = root^-1 u, and counts on the line of each item's ability; sums
         over the subjects of E[(1, u) (1, u)'].
     """
-    n, n_items = x.shape
-    dtype, dims = weights.dtype, len(rule.members)
-    line = jnp.asarray(rule.line.nodes)[:, 0]
-    members = jnp.asarray(rule.members)[:, None]
-    curves = item_factors(model, rule, item_weights)
-    ratio = density_ratio(rule, root)
-    n_contrasts = curves.contrast.shape[0]
+    (n, n_items), n_contrasts = x.shape, model.n_categories - 1
+    dtype, (dims, _), size = weights.dtype, rule.members.shape, len(rule.line.nodes)
+    members = jnp.asarray(rule.members)
 
     def on_lines(post: Array, table: Array) -> Array:
-        """Sums over rows of posterior times table, on the line of each item's ability."""
-        by_ability = post.reshape(len(post), -1).T @ table
-        return (by_ability.reshape(dims, -1, n_items) * members).sum(0)
+        """Sums over rows of posterior times table, on the line of each item's ability.
+
+        One product over rows and abilities, with 0 for the items of other abilities.
+        """
+        return jnp.einsum("rdk,rdj->kj", post, table[:, None] * members)
 
     def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
         safe = jnp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
-        factors, top = line_factors(statistics, mask, curves, rule)
-        here = line_posterior(factors, ratio, line)
+        here = posterior_of(safe, statistics, mask)
         weight = jnp.where(rows < n, weights[safe], 0)
         post = here.lines * weight[:, None, None]
         if mask is None:
-            totals = (post.sum(0)[:, :, None] * members).sum(0)
+            totals = (post.sum(0)[:, :, None] * members[:, None]).sum(0)
         else:
             totals = on_lines(post, mask)
         sums = jnp.zeros((dims + 1, dims + 1), dtype).at[0, 0].set(weight.sum())
         first = weight @ here.mean
         sums = sums.at[0, 1:].set(first).at[1:, 0].set(first)
         sums = sums.at[1:, 1:].set(jnp.tensordot(weight, here.square, 1))
-        new = here.mean, here.square, jnp.log(here.total) + top
         tables = [
             table.at[rows].set(value, mode="drop")
-            for table, value in zip(carry[:3], new, strict=True)
+            for table, value in zip(carry[:3], here[1:], strict=True)
         ]
         counts = jnp.stack([on_lines(post, h) for h in statistics])
         return (*tables, carry[3] + counts, carry[4] + totals, carry[5] + sums), None
@@ -265,8 +260,8 @@ def product_step(
         jnp.zeros((n, dims), dtype),
         jnp.zeros((n, dims, dims), dtype),
         jnp.zeros(n, dtype),
-        jnp.zeros((n_contrasts, len(line), n_items), dtype),
-        jnp.zeros((len(line), n_items), dtype),
+        jnp.zeros((n_contrasts, size, n_items), dtype),
+        jnp.zeros((size, n_items), dtype),
         jnp.zeros((dims + 1, dims + 1), dtype),
     )
     mean, square, log_z, counts, totals, sums = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
@@ -281,6 +276,29 @@ def product_step(
         mass=jnp.zeros(0, dtype),
     )
     return belief, sums
+
+
+def product_step(
+    model: ItemModel,
+    x: Array,
+    weights: Float[Array, " subjects"],
+    item_weights: Float[Array, " items"],
+    rule: ProductQuadrature,
+    root: Float[Array, "dims dims"],
+    chunks: Int[Array, "blocks rows"],
+    has_missing: bool,
+) -> tuple[EStep, Float[Array, "one_more one_more"]]:
+    """`sums_on_lines` of the posteriors on the product of the lines (traceable)."""
+    line = jnp.asarray(rule.line.nodes)[:, 0]
+    curves = item_factors(model, rule, item_weights)
+    ratio = density_ratio(rule, root)
+
+    def posterior_of(_: Array, statistics: Array, mask: Array | None) -> LinePosterior:
+        factors, top = line_factors(statistics, mask, curves, rule)
+        here = line_posterior(factors, ratio, line)
+        return here._replace(log_z=here.log_z + top)
+
+    return sums_on_lines(posterior_of, model, x, weights, rule, root, chunks, has_missing)
 
 
 def product_rule(
@@ -405,9 +423,9 @@ def linear_grid_step(
         centred = (right - 0.5) * item_weights
         factors, high = _tilted((centred @ logits.slope).T, line)
         here = line_posterior(factors, table, line)
-        normaliser = jnp.log(here.total) + high.sum(0) + centred @ logits.intercept + top
+        normaliser = here.log_z + high.sum(0) + centred @ logits.intercept + top
         weight = jnp.where(rows < n, weights[safe], 0)
-        per_cell = outer(factors[:-1]).T @ (factors[-1] * (weight / here.total)[:, None])
+        per_cell = outer(factors[:-1]).T @ (factors[-1] * (weight * jnp.exp(-here.log_z))[:, None])
         polynomials = jnp.concatenate([weight[:, None], here.mean * weight[:, None]], axis=1)
         return (
             mean.at[rows].set(here.mean, mode="drop"),

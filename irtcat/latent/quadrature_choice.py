@@ -76,11 +76,11 @@ def as_rule(
         pattern: items x abilities, 1 where an item measures an ability.
         n_general: number of general abilities; all where there are no specific ones.
         dtype: working precision.
-        is_product: whether every item measures one ability, and is integrated on its line.
+        is_product: whether every item measures one ability, and is evaluated on its line.
     """
     rule: Quadrature
     if isinstance(chosen, AdaptiveQuadrature):
-        rule = chosen
+        rule = chosen.with_lines(pattern) if is_product else chosen
     elif n_general < pattern.shape[1]:
         _, members, valid = group_items(pattern, n_general)
         line = line_rule(chosen)

@@ -51,7 +51,7 @@ def line_covariance(
         by_node = (here.lines[:, a] * weights[:, None])[:, :, None] * tables[a]
         total = total.at[a, :, a].add(jnp.einsum("rkf,rkg->fg", by_node, tables[a]))
         for b in range(a + 1, dims):
-            left = (factors[a] * (weights / here.total)[:, None])[:, :, None] * tables[a]
+            left = (factors[a] * (weights * jnp.exp(-here.log_z))[:, None])[:, :, None] * tables[a]
             right = factors[b][:, :, None] * tables[b]
             others = [c for c in range(dims) if c not in (a, b)]
             if others:  # three abilities: the third is summed over
@@ -263,7 +263,7 @@ def canonical_line_covariance(
     total = -outer.at[jnp.arange(dims), :, jnp.arange(dims)].add(-within)
     by_node = jax.vmap(lambda tables: tables.by_node)(tables)
     for a, b in itertools.combinations(range(dims), 2):
-        pair = _pair_moments(factors, ratio, weights / here.total, tables.basis, (a, b))
+        pair = _pair_moments(factors, ratio, weights * jnp.exp(-here.log_z), tables.basis, (a, b))
         first = jnp.einsum("rk,rlc->kcl", answers[a], pair.given_second).reshape(-1, size)
         second = jnp.einsum("rk,rlc->kcl", answers[b], pair.given_first).reshape(-1, size)
         block = _answer_products(answers[a], answers[b], pair.products)

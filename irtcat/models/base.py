@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -386,15 +387,26 @@ def category_parameters(model: type[ItemModel] | ItemModel) -> dict[str, int]:
 
 def parameter_names(model: type[ItemModel] | ItemModel) -> tuple[str, ...]:
     """Names of the parameters (fields that are not fixed), in the order of `pack`."""
-    names = (field.name for field in dataclasses.fields(model))
-    return tuple(name for name in names if name not in model.fixed)
+    return _names_of(model if isinstance(model, type) else type(model))
+
+
+@functools.cache
+def _names_of(cls: type[ItemModel]) -> tuple[str, ...]:
+    """`parameter_names`, which a fit asks for some forty times."""
+    names = (field.name for field in dataclasses.fields(cls))
+    return tuple(name for name in names if name not in cls.fixed)
 
 
 def _columns(model: ItemModel) -> dict[str, list[str]]:
     """Parameter -> names of its columns in `pack`."""
+    names = parameter_names(model)
+    return _columns_of(names, tuple(np.shape(getattr(model, name))[1:] for name in names))
+
+
+@functools.cache
+def _columns_of(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> Any:
     columns: dict[str, list[str]] = {}
-    for name in parameter_names(model):
-        shape = np.shape(getattr(model, name))[1:]
+    for name, shape in zip(names, shapes, strict=True):
         indices = [[str(i + 1) for i in index] for index in np.ndindex(*shape)]
         columns[name] = ["_".join([name, *index]) for index in indices]
     return columns
