@@ -170,6 +170,23 @@ def pytest_pycollect_makeitem():
     return made
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """A test file that cannot be imported is an error.
+
+    The option that passes over modules whose extras are not installed, as it looks for doctests,
+    passes over such a file too: none of its tests would run, and nobody would notice.
+    """
+    report = yield
+    if report.outcome == "skipped" and "unable to import module" in str(report.longrepr):
+        path = collector.path
+        if path.name.startswith("test_"):
+            report.outcome = "failed"
+            say = "pytest -o addopts=--import-mode=importlib"
+            report.longrepr = f"{path} cannot be imported: `{say} {path}` says why"
+    return report
+
+
 def fits(expression, case):
     return hasattr(case, "callspec") and re.fullmatch(expression, case.callspec.id)
 

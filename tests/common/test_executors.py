@@ -13,8 +13,7 @@ from irtcat import InputError, ItemBank, Responses, cat, leaderboard
 from irtcat.agreement import bootstrap_interval, cohen_kappa
 from irtcat.diagnose import parallel_analysis
 from irtcat.training import crowd
-
-from .parallel_tasks import nearest
+from tests.parallel_tasks import nearest
 
 BANK = ItemBank.from_parameters(a=np.linspace(0.8, 2, 40), b=np.linspace(-2, 2, 40))
 THETA = np.random.default_rng(0).normal(size=60)

@@ -20,8 +20,14 @@ from irtcat._common.executors import (
     in_order,
     results_of,
 )
-
-from .parallel_tasks import OddError, fails_at_three, fails_oddly, killed_at_three, scaled, where
+from tests.parallel_tasks import (
+    OddError,
+    fails_at_three,
+    fails_oddly,
+    killed_at_three,
+    scaled,
+    where,
+)
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from irtcat.diagnose._common import coded
-from irtcat.diagnose._free import free_of
-from irtcat.diagnose._pair_reference import pair_reference
 from scipy.stats import chi2
 
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.checks import InputError
 from irtcat.diagnose import ld_statistics, q3
+from irtcat.diagnose.chi_square import coded
+from irtcat.diagnose.estimated_parameters import free_of
+from irtcat.diagnose.pair_reference import pair_reference
 
 LSAT = [("lsat6", "rasch"), ("lsat6", "2pl"), ("lsat7", "1pl"), ("lsat7", "3pl")]
 
