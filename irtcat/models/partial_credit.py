@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from irtcat._common.compilation import namespace
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.models.base import Design, Param, Parameter, parameter_mask
 from irtcat.models.graded import (
@@ -216,9 +217,10 @@ class PartialCredit(_ItemSteps):
 
 def _rating_intercepts(location: Param, step: Steps) -> Steps:
     """``k location + step_k``, the last step being 0."""
-    full = jnp.concatenate([step, jnp.zeros((*step.shape[:-1], 1), step.dtype)], axis=-1)
-    k = jnp.arange(1, full.shape[-1] + 1)
-    return full + k * jnp.asarray(location)[..., None]
+    xp = namespace(step)  # arrays of numpy stay so: JAX may be set to single precision here
+    full = xp.concatenate([step, xp.zeros((*step.shape[:-1], 1), step.dtype)], axis=-1)
+    k = xp.arange(1, full.shape[-1] + 1)
+    return full + k * xp.asarray(location)[..., None]
 
 
 def _start_rating(shares: Float[Array, "items categories"]) -> tuple[Param, Steps]:
@@ -268,7 +270,7 @@ class GeneralisedRatingScale(_CommonSteps):
     def untied(self) -> GPCM:
         """The same items with intercepts of their own."""
         intercept = _rating_intercepts(self.location, self.step)
-        n_categories = jnp.full(jnp.shape(self.location), self.n_categories)
+        n_categories = namespace(self.step).full(np.shape(self.location), self.n_categories)
         return GPCM(self.slope, intercept, n_categories)
 
     def predictors(self) -> Predictors:
@@ -319,7 +321,8 @@ class RatingScale(_CommonSteps):
     parameters: ClassVar[Mapping[str, Parameter]] = {"location": INTERCEPT, "step": COMMON_STEP}
 
     def _with_slope(self) -> GeneralisedRatingScale:
-        return GeneralisedRatingScale(jnp.ones_like(self.location), self.location, self.step)
+        slope = namespace(self.location).ones_like(self.location)
+        return GeneralisedRatingScale(slope, self.location, self.step)
 
     def untied(self) -> GPCM:
         """The same curves with intercepts of their own."""

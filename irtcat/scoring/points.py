@@ -231,6 +231,11 @@ def _estimate(
         # The last step evaluates the estimate.
         begin: Any = (jnp.int32(0), start, low, high, start, start)
         theta, information = jax.lax.while_loop(goes_on, polish, begin)[4:]
+        # As near a bound as estimates settle is at it.
+        near = jnp.abs(theta[:, None] - ends) <= SETTLED * jnp.finfo(dtype).eps * (
+            1 + jnp.abs(ends)
+        )
+        theta = jnp.where(near[:, 0], ends[0], jnp.where(near[:, 1], ends[1], theta))
         fisher = jax.vmap(expected)(theta, answered)
         return PointEstimate(
             theta=theta,
