@@ -5,7 +5,7 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat.fitting.assembly import fit_of
-from irtcat.fitting.em.curvature import covariance_of
+from irtcat.fitting.em.covariance import covariance_of
 from irtcat.fitting.em.setup import read_data
 from irtcat.fitting.multidimensional import SpaceSolution, check_space, solve_space
 from irtcat.fitting.problem.groups import group_table, populations_by_group
@@ -61,9 +61,7 @@ def fit_em(
         responses,
         cls,
         estimates,
-        method="em",
         precision=data.precision,
-        standard_errors=covariance.how,
         anchors=solution.setup.anchors,
         grouping=grouping,
         **fields,
