@@ -47,11 +47,6 @@ FULL_WORK = 3e10
 """Maximum number of operations for the full matrix with "auto" (about a second)."""
 
 
-def is_affordable(n_operations: float) -> bool:
-    """Whether the full matrix is formed with "auto"."""
-    return n_operations <= FULL_WORK
-
-
 class Covariance(NamedTuple):
     """Covariance of the estimates; NaN for what was not estimated, None for what was not computed.
 
@@ -222,6 +217,32 @@ class Curvature(abc.ABC):
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects (see `Sums`)."""
 
+    @staticmethod
+    def is_affordable(n_operations: float) -> bool:
+        """Whether the information of all parameters together is formed with "auto"."""
+        return n_operations <= FULL_WORK
+
+    @staticmethod
+    def louis(
+        complete: Array | FloatArray, population: Any, score_covariance: FloatArray
+    ) -> FloatArray:
+        """The information of complete data (of items, and of the population) less the missing."""
+        information = -score_covariance
+        size = complete.shape[1]
+        for j, block in enumerate(np.asarray(complete, float)):
+            at = slice(j * size, (j + 1) * size)
+            information[at, at] += block
+        n = len(complete) * size
+        information[n:, n:] += np.asarray(population, float)
+        return information
+
+    @staticmethod
+    def added(blocks: list[Sums]) -> tuple[FloatArray, FloatArray]:
+        """The sums over blocks of rows, which several devices compute at the same time."""
+        tables = zip(*blocks, strict=True)
+        first, second = (np.sum([np.asarray(t, float) for t in part], axis=0) for part in tables)
+        return first, second
+
     def outer_products(self, full: bool) -> FloatArray:
         """Outer products of the subjects' scores for the sandwich, times squared survey weights."""
         other = copy.copy(self)
@@ -253,27 +274,6 @@ def covariance_of(curvature: Curvature, which: str) -> Covariance:
                 how="full sandwich" if sandwich else "full",
             )
     return curvature.by_item(sandwich)
-
-
-def louis(
-    complete: Array | FloatArray, population: Any, score_covariance: FloatArray
-) -> FloatArray:
-    """The information of complete data (of each item, and of the population) less the missing."""
-    information = -score_covariance
-    size = complete.shape[1]
-    for j, block in enumerate(np.asarray(complete, float)):
-        at = slice(j * size, (j + 1) * size)
-        information[at, at] += block
-    n = len(complete) * size
-    information[n:, n:] += np.asarray(population, float)
-    return information
-
-
-def added(blocks: list[Sums]) -> tuple[FloatArray, FloatArray]:
-    """The sums over blocks of rows; those of several devices run at the same time until here."""
-    tables = zip(*blocks, strict=True)
-    first, second = (np.sum([np.asarray(t, float) for t in part], axis=0) for part in tables)
-    return first, second
 
 
 @functools.partial(jit, options=SMALL)

@@ -12,11 +12,8 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import (
     Covariance,
     Curvature,
-    added,
     complete_information,
     inverse_blocks,
-    is_affordable,
-    louis,
     with_priors,
 )
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
@@ -52,7 +49,7 @@ class Multidimensional(Curvature):
         """See `Curvature`; adaptive and two-tier quadrature need float64 for it."""
         on_grid = not self.problem.rule.is_adaptive and not self.is_two_tier
         exact = on_grid or self.point.params.dtype == np.float64
-        return exact and (which != "auto" or is_affordable(self._work()))
+        return exact and (which != "auto" or self.is_affordable(self._work()))
 
     def _work(self) -> float:
         """Approximate number of operations for the full matrix."""
@@ -98,7 +95,7 @@ class Multidimensional(Curvature):
                 is_canonical = full and self.is_canonical
                 here = grid_score_sums(*common, **static, is_canonical=is_canonical)
             blocks.append(here)
-        first, second = added(blocks)
+        first, second = self.added(blocks)
         if not problem.rule.is_adaptive or not full:
             return first, second
         n = self.free.size
@@ -137,7 +134,7 @@ class Multidimensional(Curvature):
             population = _population_information(
                 point.population, sums, design=problem.population, n_general=problem.rule.n_general
             )
-        information = louis(complete, population, score_covariance)
+        information = self.louis(complete, population, score_covariance)
         if by_differences:
             numbers = np.arange(len(information)) >= point.params.size
             by_numbers = self._differenced(numbers)[numbers]

@@ -11,15 +11,7 @@ from jaxtyping import Array, Float
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.covariance import (
-    Covariance,
-    Curvature,
-    added,
-    complete_information,
-    inverse_blocks,
-    is_affordable,
-    louis,
-)
+from irtcat.fitting.em.covariance import Covariance, Curvature, complete_information, inverse_blocks
 from irtcat.fitting.em.iteration import EMPoint, Problem
 from irtcat.fitting.em.m_step import Constraints, penalised_terms
 from irtcat.fitting.em.score_sums import line_score_sums
@@ -48,7 +40,7 @@ class OneAbility(Curvature):
         """See `Curvature`; the information is a matrix product for every node."""
         n_params = int(self.free.sum()) + self.problem.population.size
         n_cells = len(self.problem.weights) * len(self.nodes)
-        return which.startswith("full") or is_affordable(n_cells * float(n_params) ** 2)
+        return which.startswith("full") or self.is_affordable(n_cells * float(n_params) ** 2)
 
     def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
         """Sums over all subjects."""
@@ -71,7 +63,7 @@ class OneAbility(Curvature):
             )
             for rows in problem.laid_out(*self.belief.on_line())
         ]
-        total = added(blocks)
+        total = self.added(blocks)
         if full:
             first, second = (fill.cut_square(part, params.shape[1]) for part in total)
             total = first, second
@@ -105,7 +97,8 @@ class OneAbility(Curvature):
             cross = 2 * total(z) / unit
             blocks = np.array([[n / unit**2, cross], [cross, 2 * total(z**2 + variance)]])
             population = scipy.linalg.block_diag(*np.moveaxis(blocks, -1, 0))
-        return louis(self._complete(), population, score_covariance), outer if sandwich else None
+        information = self.louis(self._complete(), population, score_covariance)
+        return information, outer if sandwich else None
 
     def by_item(self, sandwich: bool) -> Covariance:
         """See `Curvature`; the uncertainty of the latent mean and SD is added to every block."""
