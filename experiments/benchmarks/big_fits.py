@@ -28,7 +28,7 @@ def parts(fit, responses, repeats=3):
 
     from irtcat._common.precision import precision
     from irtcat.fitting.em.m_step import Constraints, m_step
-    from irtcat.latent import LayoutPlan, e_step, grid_nodes
+    from irtcat.latent import LayoutPlan, ResponseRows, e_step, grid_nodes
     from irtcat.latent.line import item_curves
     from irtcat.models import pack
 
@@ -51,9 +51,7 @@ def parts(fit, responses, repeats=3):
         )
 
         def expectation():
-            return e_step(
-                model, x, *ones, layout.wide, layout.narrow, window=layout.window, has_missing=False
-            )
+            return e_step(model, ResponseRows(x, ones[0], layout), ones[1])
 
         belief = expectation()
         work = {

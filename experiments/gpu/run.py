@@ -141,7 +141,7 @@ def e_step_seconds(fit: Any, x: np.ndarray) -> tuple[float, float]:
     import jax.numpy as jnp
 
     from irtcat._common.precision import precision
-    from irtcat.latent import LayoutPlan, e_step
+    from irtcat.latent import LayoutPlan, ResponseRows, e_step
     from irtcat.latent.layout import WIDE_SD
     from irtcat.latent.line import N_NODES
 
@@ -155,15 +155,7 @@ def e_step_seconds(fit: Any, x: np.ndarray) -> tuple[float, float]:
 
         def expectation() -> Any:
             return jax.block_until_ready(
-                e_step(
-                    model,
-                    responses,
-                    *weights,
-                    layout.wide,
-                    layout.narrow,
-                    window=layout.window,
-                    has_missing=False,
-                )
+                e_step(model, ResponseRows(responses, weights[0], layout), weights[1])
             )
 
         _, _, seconds = repeated(expectation)

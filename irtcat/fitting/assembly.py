@@ -18,9 +18,9 @@ from irtcat.fitting.em.anchors import Anchors, with_anchors
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended
 from irtcat.fitting.em.identification import Latent
+from irtcat.fitting.em.m_step import count_distinct
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitSetup
-from irtcat.fitting.em.shared_parameters import count_distinct
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.outcome import Ending
 from irtcat.fitting.problem.uncategorised import QUASI, likelihood_notes, share_at_edge
@@ -56,6 +56,7 @@ class Estimates(NamedTuple):
         log_posterior: what was maximised.
         n_subjects: number of subjects with a response.
         n_further: number of estimated parameters that are not the items'.
+        method: name of the solver.
     """
 
     blank: ItemModel
@@ -71,6 +72,7 @@ class Estimates(NamedTuple):
     log_posterior: float
     n_subjects: int
     n_further: int = 0
+    method: str = "em"
 
     @property
     def n_parameters(self) -> int:
@@ -203,9 +205,7 @@ def fit_of(
     cls: type[ItemModel],
     estimates: Estimates,
     *,
-    method: str,
     precision: str,
-    standard_errors: str,
     latent: Latent | None = None,
     bank: Mapping[str, Any] = MappingProxyType({}),
     anchors: Anchors | None = None,
@@ -219,9 +219,7 @@ def fit_of(
         responses: what the items were calibrated on.
         cls: the requested model.
         estimates: what the solver reached.
-        method: how they were estimated.
         precision: name of the working precision.
-        standard_errors: how the covariance was computed.
         latent: the population of a bank of one ability, in which equal slopes are 1; None where
             ``bank`` has the populations, and slopes are as they are.
         bank: further fields of the bank.
@@ -248,7 +246,7 @@ def fit_of(
     codes = responses.codes if isinstance(responses, Responses) else tuple(range(most))
     provenance = {
         "model": cls.key,
-        "method": method,
+        "method": estimates.method,
         "n_subjects": estimates.n_subjects,
         "log_likelihood": estimates.log_likelihood,
         **details,
@@ -256,7 +254,7 @@ def fit_of(
         "n_iterations": ending.n_iterations,
         "priors": {k: v if isinstance(v, str) else list(v) for k, v in prior.description.items()},
         "n_sparse": int(prior.sparse.sum()),
-        "standard_errors": standard_errors,
+        "standard_errors": estimates.covariance.how,
         "precision": precision,
         **likelihood,
     }

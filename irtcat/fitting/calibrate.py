@@ -2,66 +2,29 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from irtcat._common.checks import InputError, argument_error, check_choice, check_count, shorten
+from irtcat._common.checks import InputError, shorten
 from irtcat._common.progress import FitProgress, ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat.bank import ItemBank, as_bank
-from irtcat.fitting.em.checkpoint import check_checkpoint
+from irtcat.fitting.arguments import specified
 from irtcat.fitting.em.directions import MIN_GAIN, REPORTED_GAIN
-from irtcat.fitting.em.invariance import Versions, versions_of, with_version_columns
-from irtcat.fitting.em.priors import check_priors
-from irtcat.fitting.features.columns import Features, check_alone, facet_features, features_of
+from irtcat.fitting.em.invariance import with_version_columns
 from irtcat.fitting.fit_notes import with_notes
-from irtcat.fitting.fixed_theta import fit_fixed_theta
 from irtcat.fitting.joint import fit_joint
 from irtcat.fitting.marginal import fit_em
-from irtcat.fitting.problem.groups import check_groups
-from irtcat.fitting.problem.item_models import HOW_TO_MIX, model_of_items
-from irtcat.fitting.problem.loading_pattern import pattern_of_versions
-from irtcat.fitting.problem.subject_weights import check_weights
-from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM, VI, Joint, Solver, solver_of
 from irtcat.fitting.specification import Specification
 from irtcat.fitting.vi.variational import fit_vi
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.io.source import ResponseSource, as_source
-from irtcat.latent import density_of
-from irtcat.models import ALIASES, MODELS, ItemModel, fitted_form, parameter_names, tied_parameters
+from irtcat.models import MODELS, ItemModel
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.responses._summary import rare_cells
 
-
-def _em(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> Fit:
-    """EM for one or several abilities; item regressions where theta is fixed."""
-    check_checkpoint(specification.solver.checkpoint, specification.solver.resume)
-    several = _has_several(specification)
-    if specification.theta is not None:
-        if several:
-            raise argument_error("theta", "left out for several abilities", "some")
-        return fit_fixed_theta(responses, cls, specification)
-    return fit_em(responses, cls, specification, on_line=not several)
-
-
-def _has_several(specification: Specification[EM]) -> bool:
-    """Whether the arguments ask for several abilities, or for a density of nodes on a grid."""
-    asked = (specification.pattern, specification.structure, specification.density)
-    dims = _dims_of(specification.dims, specification.anchors)
-    return dims not in (None, 1) or any(p is not None for p in asked)
-
-
-def _dims_of(dims: int | None, anchors: Any) -> int | None:
-    """The number of abilities that the arguments name; None where neither does."""
-    return anchors.model.dims if isinstance(anchors, ItemBank) else dims
-
-
-STANDARD_ERRORS = ("auto", "full", "block", "sandwich", "full sandwich", "none")
-
-FITTERS: dict[type[Solver], Callable[..., Fit]] = {EM: _em, VI: fit_vi, Joint: fit_joint}
+FITTERS: dict[type[Solver], Callable[..., Fit]] = {EM: fit_em, VI: fit_vi, Joint: fit_joint}
 """What runs a solver; to add one, add a row."""
 
 
@@ -99,168 +62,6 @@ def _check_taken(solver: Solver, arguments: Mapping[str, Any]) -> None:
                 f'The `{name}` argument is not for the solver "{solver.key}". '
                 f'Got {shorten(value)}. Leave it out, or use solver="em".'
             )
-
-
-def _checked(data: Any, cls: type[ItemModel], devices: Any) -> Responses | ResponseSource:
-    """The responses or their source, checked for calibration."""
-    if isinstance(data, Responses):
-        _check_categories(data, cls)
-        if devices is not None and not cls.has_categories:
-            raise argument_error("devices", f"left out for the {cls.key} model", devices)
-        # Other processes may hold more subjects of this fit: they are counted in `Sharded`.
-        n_used = int(data.observed.any(axis=1).sum()) if devices is None else 2
-        if n_used < 2:
-            raise argument_error(
-                "responses",
-                "answers of at least 2 subjects",
-                n_used,
-                "To score one subject on calibrated items use irtcat.score.",
-            )
-        return data
-    source = as_source(data)
-    if source is None:
-        raise argument_error(
-            "responses", "Responses", type(data).__name__, "Build them with Responses.from_array."
-        )
-    if devices is not None:
-        raise argument_error(
-            "devices",
-            "left out for responses that are read in passes",
-            devices,
-            "Read each process's rows into memory, or fit on one device.",
-        )
-    _check_categories(source, cls)
-    if not cls.has_categories:
-        raise InputError(
-            f"The {cls.key} model is fitted to responses in memory. Got a source that is read in "
-            "passes. Read it with irtcat.read_responses."
-        )
-    return source
-
-
-def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel]) -> None:
-    """Reject responses of a type that the model does not support."""
-    if not cls.is_polytomous and responses.n_categories != 2:
-        graded = ", ".join(name for name, other in MODELS.items() if other.is_polytomous)
-        codes = getattr(responses, "codes", range(responses.n_categories))
-        rare = []
-        if isinstance(responses, Responses):
-            rare = rare_cells(
-                responses.values, responses.subject_ids, responses.item_ids, responses.codes
-            )
-        slips = f" Only {'; '.join(rare)}." if rare else ""
-        advice = f"use a model for graded items ({graded})" if graded else "use a graded model"
-        raise InputError(
-            f"The {cls.key} model is for 2 categories, but the responses have "
-            f"{responses.n_categories} (codes {', '.join(map(str, codes))}).{slips} "
-            f"Score them right/wrong first, or {advice}; {HOW_TO_MIX}."
-        )
-    if cls.is_polytomous and isinstance(responses, Responses) and responses.is_fractional:
-        raise InputError(
-            f"The {cls.key} model is for responses in categories. Got fractions. "
-            "Use a right/wrong model (fractions then count as shares of an answer)."
-        )
-    if cls.is_density and isinstance(responses, Responses) and responses.is_binary:
-        raise InputError(
-            f"The {cls.key} model is for scores between 0 and 1. Got right/wrong answers alone. "
-            "Use a model for those (2pl)."
-        )
-
-
-def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str | None:
-    """The structure of the abilities; reject arguments that do not fit their number."""
-    model, dims, structure = arguments["model"], arguments["dims"], arguments["structure"]
-    several = arguments["pattern"] is not None or structure is not None or dims not in (None, 1)
-    density = arguments["density"]
-    if density != "normal":
-        density_of(density, nodes)
-        if several:
-            raise argument_error("density", "normal for several abilities", density)
-        return None
-    several |= _dims_of(None, arguments["anchors"]) not in (None, 1)
-    name = model.lower() if isinstance(model, str) else ""
-    if name == "bifactor":
-        if structure not in (None, "bifactor"):
-            raise argument_error("structure", "bifactor for the bifactor model", structure)
-        structure, several = "bifactor", True
-    if name in ALIASES and not several and dims is None:
-        raise argument_error("dims", f"given (or a pattern) for the {name} model", dims)
-    if dims is not None and name in ALIASES:
-        check_count("dims", dims, least=2)
-    if not several:
-        for argument, value in (("correlated", arguments["correlated"] or None), ("nodes", nodes)):
-            if value is not None:
-                raise argument_error(
-                    argument, "left out for one ability", value, "Give dims or a pattern."
-                )
-    return structure
-
-
-def _check_priors(priors: Any, cls: type[ItemModel], solver: Solver, responses: Any) -> None:
-    """Reject priors that the solver does not take."""
-    if isinstance(priors, str):
-        if not isinstance(solver, VI):
-            raise InputError(
-                f'The `priors` argument must be a mapping with the solver "{solver.key}". '
-                f'Got "{priors}", which is for the solver "vi".'
-            )
-    elif isinstance(solver, EM):
-        check_priors(priors or {}, parameter_names(cls), responses.item_ids)
-
-
-def _versions(
-    responses: Any, cls: type[ItemModel], grouping: Any, invariance: Any, anchors: Any
-) -> Versions:
-    """The versions of the items that are not the same in all groups."""
-    if not isinstance(responses, Responses) or anchors is not None:
-        must = "left out but with responses in memory, without anchors"
-        raise argument_error("invariance", must, invariance)
-    if set(tied_parameters(fitted_form(cls)[0])) - {"slope"}:
-        raise argument_error("invariance", f"left out for the {cls.key} model", invariance)
-    return versions_of(responses, grouping, invariance, parameter_names(cls))
-
-
-def _features(
-    responses: Any, cls: type[ItemModel], given: Mapping[str, Any], em: EM
-) -> Features | None:
-    """The features of subjects and items, and the facets as features of items."""
-    of_items, residual = given["item_features"], given["item_residual"]
-    if len(given["facets"]):
-        of_items = facet_features(responses, given["facets"], of_items, cls)
-        residual = False
-    if given["subject_features"] is None and of_items is None and residual:
-        return None
-    check_alone({**given, "checkpoint": em.checkpoint, "devices": em.devices})
-    if not isinstance(responses, Responses):
-        raise argument_error("responses", "in memory with features", "a source read in passes")
-    return features_of(responses, given["subject_features"], of_items, residual)
-
-
-NOT_WITH_WEIGHTS = ("theta", "subject_features", "item_features", "facets", "devices")
-"""Arguments that do not go with survey weights."""
-
-
-def _weighted_errors(given: Mapping[str, Any], structure: str | None, em: EM) -> str:
-    """The standard errors of a fit with survey weights.
-
-    Raises:
-        InputError: for an argument that does not go with weights, or where the sandwich is not
-            known.
-    """
-    for name in NOT_WITH_WEIGHTS:
-        value = em.devices if name == "devices" else given[name]
-        if value is not None and not (isinstance(value, tuple | list) and not value):
-            raise argument_error(name, "left out with subject_weights", "both")
-    errors: str = given["standard_errors"]
-    if errors == "auto" and structure is not None:
-        raise argument_error(
-            "standard_errors",
-            f"given with subject_weights and a {structure} structure, of which the sandwich is not "
-            "known",
-            errors,
-            'Pass "none", or "full" for those of frequencies, which are too small.',
-        )
-    return "sandwich" if errors == "auto" else errors
 
 
 @documented(MODELS)
@@ -485,53 +286,12 @@ def fit(
     if anchors is not None:
         anchors = as_bank(anchors, "anchors")
     given = {**locals()}
-    em = solver if isinstance(solver, EM) else EM()
     responses = as_responses_like(responses, "responses", anchors, sources=True)
     if anchors is not None and isinstance(responses, Responses):
         check_conditions(anchors.items, responses.items, mismatch, source="anchors")
     _check_taken(solver, given)
-    cls, item_models = model_of_items(model, getattr(responses, "item_ids", ()), anchors)
-    if item_models is not None and solver is not em:
-        raise argument_error("solver", "em where items are of several models", solver.key)
-    if item_models is not None and theta is not None:
-        raise argument_error("theta", "left out where items are of several models", "some")
-    structure = _checked_structure(given, em.nodes)
-    check_choice("standard_errors", standard_errors, STANDARD_ERRORS)
-    responses = _checked(responses, cls, em.devices)
-    if solver is not em and isinstance(responses, ResponseSource):
-        must = f'Responses with the solver "{solver.key}"'
-        raise argument_error("responses", must, "a source", "Read them into memory.")
-    _check_priors(priors, cls, solver, responses)
-    grouping = check_groups(responses, groups, reference)
-    weights = check_weights(responses, subject_weights)
-    if weights is not None:
-        given["standard_errors"] = _weighted_errors(given, structure, em)
-    versions = None
-    if invariance is not None:
-        versions = _versions(responses, cls, grouping, invariance, anchors)
-        if pattern is not None:
-            bifactor = structure == "bifactor"
-            pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
-        item_models = None if item_models is None else item_models[versions.items]
-        responses = versions.responses
-    made = {
-        "solver": solver,
-        "equal": check_equal(equal, parameter_names(cls)),
-        "facets": tuple(facets),
-        "pattern": pattern,
-        "structure": structure,
-        "density": None if density == "normal" else density,
-        "grouping": grouping,
-        "item_models": item_models,
-        "versions": versions,
-        "features": _features(responses, cls, given, em),
-        "subject_weights": weights,
-    }
-    names = [field.name for field in fields(Specification)]
-    specification: Specification[Any] = Specification(
-        **{name: given[name] for name in names if name in given} | made
-    )
-    result = _best_of_starts(responses, cls, specification)
+    cls, responses, specification = specified(responses, solver, given)
+    result, versions = _best_of_starts(responses, cls, specification), specification.versions
     if versions is not None:
         bank = with_version_columns(result.bank, versions)
         result = replace(result, versions=versions, bank=bank)

@@ -18,7 +18,7 @@ from irtcat.fitting.em.steep_items import marginal_log_likelihoods
 from irtcat.fitting.outcome import Ending
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification
-from irtcat.latent import LayoutPlan, e_step, rows_on_device
+from irtcat.latent import LayoutPlan, ResponseRows, e_step, rows_on_device
 from irtcat.models import Design, ItemModel, field_columns, fitted_form, in_precision, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import changes_too_fast, row_blocks
@@ -89,9 +89,8 @@ def prepare(
         template = in_precision(form.blank(Design(two)), dtype)
         x = rows_on_device(rows)
         blocks = jnp.asarray(row_blocks(len(rows), rows.shape[1], dtype.itemsize))
-        start = starting_point(
-            template, x, np.ones(len(rows)), blocks, has_missing, dtype, positive, two
-        )
+        data = ResponseRows(x, np.ones(len(rows)), blocks, has_missing=has_missing)
+        start = starting_point(template, data, dtype, positive, two)
         return Prepared(
             responses=responses,
             cls=cls,
@@ -119,15 +118,8 @@ def _marginal(prepared: Prepared, calibrated: Calibrated) -> tuple[float, float,
         mean, sd = calibrated.mean, np.maximum(calibrated.sd, NARROWEST)
         for _ in range(2):  # the second layout uses the posteriors of the first
             layout = plan.layout(mean, sd, 0.3)
-            belief = e_step(
-                model,
-                x,
-                *ones,
-                layout.wide,
-                layout.narrow,
-                window=layout.window,
-                has_missing=has_missing,
-            )
+            rows = ResponseRows(x, ones[0], layout, has_missing=has_missing)
+            belief = e_step(model, rows, ones[1])
             mean, sd = belief.on_line()
         log_z = np.asarray(belief.log_z, float)
         if changes_too_fast(model):
@@ -159,6 +151,8 @@ def finish(
     priors: Mapping[str, Any],
     ending: Ending,
     log_posterior: float,
+    method: str,
+    standard_errors: str,
     at_bound: BoolArray | None = None,
     **outcome: Any,
 ) -> Fit:
@@ -170,6 +164,8 @@ def finish(
         priors: the priors as stated in the result.
         ending: how the iterations ended.
         log_posterior: what was maximised.
+        method: name of the solver.
+        standard_errors: how the covariance was computed.
         at_bound: which parameters ended at their bounds.
         outcome: further arguments of `irtcat.fitting.assembly.fit_of`.
     """
@@ -177,15 +173,13 @@ def finish(
     calibrated = _oriented(calibrated, template, start.mean)
     log_likelihood, latent_mean, latent_sd = _marginal(prepared, calibrated)
     with precision(prepared.precision) as dtype:
-        prior = prior_table(
-            template, start.counts, start.item_n, {}, False, prepared.positive, dtype
-        )
+        prior = prior_table(template, start, {}, False, prepared.positive, dtype)
     params, categories = calibrated.params, np.full(len(calibrated.params), 2)
     estimates = Estimates(
         blank=type(template).blank(Design(categories)),
         categories=categories,
         params=params,
-        covariance=Covariance(blocks=calibrated.covariance),
+        covariance=Covariance(blocks=calibrated.covariance, how=standard_errors),
         start=start,
         prior=prior._replace(description=dict(priors)),
         tied=prepared.tied,
@@ -194,6 +188,7 @@ def finish(
         log_likelihood=log_likelihood,
         log_posterior=log_posterior,
         n_subjects=len(prepared.rows),
+        method=method,
     )
     return fit_of(
         prepared.responses,

@@ -29,13 +29,13 @@ from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.features import Design
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.curvature import OneAbility
 from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.identification import is_covered, recentred, run_covered
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitSetup
+from irtcat.fitting.em.unidimensional_curvature import OneAbility
 from irtcat.fitting.features.columns import FeatureRegression, Features, with_centred_levels
 from irtcat.fitting.features.regression import (
     Column,

@@ -22,8 +22,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
-from irtcat.fitting.em.covariance import Covariance, inverse_blocks
-from irtcat.fitting.em.curvature import complete_information
+from irtcat.fitting.em.covariance import Covariance, complete_information, inverse_blocks
 from irtcat.fitting.em.identification import with_ties
 from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, penalised_terms
 from irtcat.fitting.em.rows import Rows
@@ -298,7 +297,9 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         blank=setup.blank,
         categories=data.categories,
         params=np.asarray(ended.params, float),
-        covariance=Covariance(blocks=covariance),
+        covariance=Covariance(
+            blocks=covariance, how="none" if covariance is None else "given abilities"
+        ),
         start=start,
         prior=setup.prior,
         tied=setup.tied,
@@ -307,16 +308,9 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         log_likelihood=ended.log_likelihood,
         log_posterior=float(ended.ending.trace[-1]),
         n_subjects=data.rows.n_subjects,
-    )
-    return fit_of(
-        responses,
-        cls,
-        estimates,
         method="fixed theta",
-        precision=data.precision,
-        standard_errors="none" if covariance is None else "given abilities",
-        latent=population,
     )
+    return fit_of(responses, cls, estimates, precision=data.precision, latent=population)
 
 
 def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:

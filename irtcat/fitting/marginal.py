@@ -5,8 +5,10 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat.fitting.assembly import fit_of
-from irtcat.fitting.em.curvature import covariance_of
+from irtcat.fitting.em.checkpoint import check_checkpoint
+from irtcat.fitting.em.covariance import covariance_of
 from irtcat.fitting.em.setup import read_data
+from irtcat.fitting.fixed_theta import fit_fixed_theta
 from irtcat.fitting.multidimensional import SpaceSolution, check_space, solve_space
 from irtcat.fitting.problem.groups import group_table, populations_by_group
 from irtcat.fitting.result import Fit
@@ -27,20 +29,19 @@ def _check_line(cls: type[ItemModel], specification: Specification[EM]) -> None:
 
 
 def fit_em(
-    responses: Responses | ResponseSource,
-    cls: type[ItemModel],
-    specification: Specification[EM],
-    on_line: bool,
+    responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
 ) -> Fit:
-    """Marginal maximum likelihood by EM (see `irtcat.fit`).
+    """Marginal maximum likelihood by EM, or item regressions at a fixed theta (see `irtcat.fit`).
 
-    Args:
-        responses: what the items are calibrated on.
-        cls: the requested model.
-        specification: the arguments of `irtcat.fit`.
-        on_line: whether one ability with a Normal population is integrated on the line; otherwise
-            there are several, or a density is estimated at nodes.
+    One ability with a Normal population is integrated on the line; several, or a density that is
+    estimated, at other nodes.
     """
+    check_checkpoint(specification.solver.checkpoint, specification.solver.resume)
+    on_line = not specification.has_several
+    if specification.theta is not None:
+        if not on_line:
+            raise argument_error("theta", "left out for several abilities", "some")
+        return fit_fixed_theta(responses, cls, specification)
     (_check_line if on_line else check_space)(cls, specification)
     data = read_data(responses, cls, specification)
     with precision(data.precision) as dtype:
@@ -61,9 +62,7 @@ def fit_em(
         responses,
         cls,
         estimates,
-        method="em",
         precision=data.precision,
-        standard_errors=covariance.how,
         anchors=solution.setup.anchors,
         grouping=grouping,
         **fields,

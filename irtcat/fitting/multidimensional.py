@@ -14,14 +14,14 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population
 from irtcat.fitting.assembly import Estimates, estimates_of_em
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.curvature import Multidimensional
 from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.m_step import averaged
+from irtcat.fitting.em.multidimensional_curvature import Multidimensional
 from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, set_up
-from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start, jittered, points_of, start_params
 from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
 from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
@@ -417,7 +417,7 @@ class SpaceSolution(NamedTuple):
         estimates = estimates_of_em(
             setup,
             ended,
-            Covariance(blocks=blocks),
+            covariance._replace(blocks=blocks),
             params=self.params,
             start=setup.start,
             prior=prior._replace(constraints=constraints),

@@ -18,6 +18,11 @@ Progress = Callable[[int, float, float], None]
 SolverT = TypeVar("SolverT", bound=Solver)
 
 
+def dims_of(dims: int | None, anchors: Any) -> int | None:
+    """The number of abilities that the arguments name; None where neither does."""
+    return anchors.model.dims if isinstance(anchors, ItemBank) else dims
+
+
 @dataclass(frozen=True)
 class Specification(Generic[SolverT]):
     """What is fitted, and by which solver.
@@ -58,3 +63,10 @@ class Specification(Generic[SolverT]):
     features: Features | None
     subject_weights: FloatArray | None = None
     start: int = 0
+
+    @property
+    def has_several(self) -> bool:
+        """Whether several abilities are asked for, or a density of nodes on a grid."""
+        asked = (self.pattern, self.structure, self.density)
+        dims = dims_of(self.dims, self.anchors)
+        return dims not in (None, 1) or any(part is not None for part in asked)

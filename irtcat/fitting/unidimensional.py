@@ -8,7 +8,6 @@ import numpy as np
 from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, estimates_of_em
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.curvature import OneAbility
 from irtcat.fitting.em.directions import highest_start, other_starts
 from irtcat.fitting.em.driver import Ended, Settings, checkpoint_of, loop_settings, named_settings
 from irtcat.fitting.em.identification import (
@@ -26,6 +25,7 @@ from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, set_up
 from irtcat.fitting.em.start import Start, further_start
+from irtcat.fitting.em.unidimensional_curvature import OneAbility
 from irtcat.fitting.explanatory import Explained, check_explained, explain
 from irtcat.fitting.outcome import Ending, Outcome
 from irtcat.latent import LayoutPlan, LineQuadrature, PopulationDesign

@@ -14,8 +14,8 @@ from irtcat.latent.adaptive import (
 )
 from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
-from irtcat.latent.e_step import EStep, line_posteriors
-from irtcat.latent.expected_sums import ExpectedSums, RowBlock, group_chunks, sums_of_block
+from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, line_posteriors
+from irtcat.latent.expected_sums import ExpectedSums, RowBlock, sums_of_block
 from irtcat.latent.grid import (
     GridQuadrature,
     count_general,
@@ -25,17 +25,17 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.layout import Layout, LayoutPlan, LineQuadrature
+from irtcat.latent.layout import LayoutPlan, LineQuadrature
 from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent.line import (
     Blocks,
+    Layout,
     ScaleTransform,
     e_step,
     mixture_log_density,
     on_grid_scale,
     posterior_on_grid,
     row_priors,
-    scan_blocks,
     transformed_nodes,
 )
 from irtcat.latent.linear_predictors import chain_of, chained, part_terms, parts_of, scores_of
@@ -82,9 +82,11 @@ INTERNAL = (
     LayoutPlan,
     LineQuadrature,
     Moments,
+    PackedItems,
     PopulationDesign,
     Populations,
     Quadrature,
+    ResponseRows,
     RowBlock,
     ScaleTransform,
     adaptive_block,
@@ -105,7 +107,6 @@ INTERNAL = (
     grid_nodes,
     grid_posterior,
     grid_step,
-    group_chunks,
     group_items,
     item_curves,
     item_factors,
@@ -133,7 +134,6 @@ INTERNAL = (
     row_chunks,
     row_priors,
     rows_on_device,
-    scan_blocks,
     scores_of,
     sums_of_block,
     transformed_nodes,

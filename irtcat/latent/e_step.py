@@ -1,12 +1,60 @@
-"""The result of an E-step, by any quadrature, of one ability or several."""
+"""What an E-step takes, and its result: by any quadrature, of one ability or several."""
 
+import functools
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._common.types import FloatArray
+from irtcat.models import ItemModel, unpack
+
+
+class PackedItems(NamedTuple):
+    """Items as a compiled program takes them.
+
+    Attributes:
+        template: the items (their own parameters do not matter).
+        params: their unconstrained parameters.
+        weights: 1 for items that inform on ability, 0 for those that are only counted.
+    """
+
+    template: ItemModel
+    params: Float[Any, "items params"]
+    weights: Float[Any, " items"]
+
+    @property
+    def model(self) -> ItemModel:
+        """The items with these parameters."""
+        return unpack(self.template, self.params)
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("x", "weights", "layout", "group"),
+    meta_fields=("has_missing",),
+)
+@dataclass(frozen=True)
+class ResponseRows:
+    """Rows of the responses as a compiled program takes them.
+
+    Attributes:
+        x: the responses: int8 codes (-1 missing) or floats (NaN missing).
+        weights: how many subjects each row stands for.
+        layout: the rows in blocks: a `Layout` for one ability, otherwise arrays of chunks x rows,
+            one a group, in which the number of rows stands for no row.
+        group: group of each row; None where there is one, and where the layout has the groups.
+        has_missing: whether any response is missing (static).
+    """
+
+    x: Any
+    weights: Float[Any, " rows"]
+    layout: Any
+    group: Any = None
+    has_missing: bool = False
 
 
 class EStep(NamedTuple):

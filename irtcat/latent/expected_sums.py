@@ -29,7 +29,7 @@ from irtcat.latent.adaptive import (
     moments_of,
     root_of,
 )
-from irtcat.latent.e_step import EStep
+from irtcat.latent.e_step import EStep, PackedItems, ResponseRows
 from irtcat.latent.grid import (
     GridQuadrature,
     TwoTierQuadrature,
@@ -38,7 +38,7 @@ from irtcat.latent.grid import (
     two_tier_step,
 )
 from irtcat.latent.linear_predictors import chain_of, chained, parts_of
-from irtcat.latent.population import Moments, PopulationDesign, Populations, populations_of
+from irtcat.latent.population import Moments, PopulationDesign, populations_of
 from irtcat.latent.product import (
     ProductQuadrature,
     cells_by_factors,
@@ -49,7 +49,6 @@ from irtcat.latent.product import (
     product_step,
 )
 from irtcat.latent.quadrature_choice import Quadrature, n_nodes
-from irtcat.models import ItemModel, unpack
 
 ARRAYS_PER_CONTRAST = 4
 """Arrays of rows x nodes x items per contrast in an adaptive E-step, roughly: its chunks of rows
@@ -71,22 +70,19 @@ class RowBlock(NamedTuple):
     weights: Array
     group: np.ndarray
 
+    def in_chunks(self, n_groups: int, n_cells: int, has_missing: bool) -> ResponseRows:
+        """The rows of each group in chunks.
 
-def group_chunks(block: RowBlock, n_groups: int, n_cells: int) -> tuple[Array, ...]:
-    """Row numbers of each group of a block, in chunks.
-
-    Args:
-        block: the rows.
-        n_groups: number of groups.
-        n_cells: numbers that the E-step holds for each row, which limit the rows of a chunk.
-
-    Returns:
-        For each group an array of chunks x rows; the number of rows of the block stands for no row.
-    """
-    return tuple(
-        jax.device_put(_chunks_of(np.flatnonzero(block.group == group), len(block.x), n_cells))
-        for group in range(n_groups)
-    )
+        Args:
+            n_groups: number of groups.
+            n_cells: numbers that the E-step holds for each row, which limit the rows of a chunk.
+            has_missing: whether any response is missing.
+        """
+        chunks = tuple(
+            jax.device_put(_chunks_of(np.flatnonzero(self.group == group), len(self.x), n_cells))
+            for group in range(n_groups)
+        )
+        return ResponseRows(self.x, self.weights, chunks, has_missing=has_missing)
 
 
 def _chunks_of(rows: np.ndarray, no_row: int, n_cells: int) -> np.ndarray:
@@ -173,48 +169,37 @@ def _joined(beliefs: list[EStep]) -> EStep:
     )
 
 
-def _rescaled(template: ItemModel, params: Array, populations: Populations, group: int):
-    """The items on the z scale of a group."""
-    return unpack(template, params).rescale(populations.mean[group], populations.root[group])
-
-
-@functools.partial(jit, static_argnames=("design", "has_missing", "by_factors"))
+@functools.partial(jit, static_argnames=("design", "by_factors"))
 def grid_sums(
-    params: Array,
+    items: PackedItems,
     population: Array,
-    template: ItemModel,
-    x: Array,
-    weights: Array,
-    item_weights: Array,
+    rows: ResponseRows,
     grid: GridQuadrature,
-    chunks: tuple[Array, ...],
     *,
     design: PopulationDesign,
-    has_missing: bool,
     by_factors: bool = False,
 ) -> ExpectedSums:
     """The E-step on a grid, of all groups (``by_factors``: see `is_separable`)."""
     populations = populations_of(population, design.dims)
     beliefs, nodes = [], []
-    for group, rows in enumerate(chunks):
-        model = _rescaled(template, params, populations, group)
-        common = model, x, weights, item_weights, grid, rows
+    for group, chunks in enumerate(rows.layout):
+        model = items.model.rescale(populations.mean[group], populations.root[group])
+        common = model, rows.x, rows.weights, items.weights, grid, chunks
         if by_factors:
             belief = linear_grid_step(*common)
         else:
-            belief = grid_step(*common, has_missing=has_missing)
+            belief = grid_step(*common, has_missing=rows.has_missing)
         beliefs.append(belief)
         nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
 
 
 def _sums_of_groups(
-    step: Callable[..., tuple[EStep, Array]],
+    step: Callable[[ItemModel, Array, Array], tuple[EStep, Array]],
     line: Array,
-    params: Array,
+    items: PackedItems,
     population: Array,
-    template: ItemModel,
-    chunks: tuple[Array, ...],
+    layout: tuple[Array, ...],
     design: PopulationDesign,
 ) -> ExpectedSums:
     """The E-step of all groups, with items on a line for each ability: theta = mean + SD u.
@@ -223,18 +208,17 @@ def _sums_of_groups(
         step: the E-step of a group, from its items on the scale u, the root of its correlations
             and its rows.
         line: the nodes of an ability.
-        params: the items' parameters.
+        items: the items.
         population: numbers of the populations.
-        template: the items.
-        chunks: row numbers of each group.
+        layout: row numbers of each group.
         design: what of the population is estimated.
     """
     populations = populations_of(population, design.dims)
     beliefs, nodes, polynomials = [], [], []
-    for group, rows in enumerate(chunks):
+    for group, rows in enumerate(layout):
         mean, root = populations.mean[group], populations.root[group]
         sd = jnp.sqrt((root**2).sum(1))
-        model = unpack(template, params).rescale(mean, jnp.diag(sd))
+        model = items.model.rescale(mean, jnp.diag(sd))
         belief, sums = step(model, root / sd[:, None], rows)
         beliefs.append(belief)
         nodes.append(mean + line * sd)
@@ -243,41 +227,32 @@ def _sums_of_groups(
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes), jnp.stack(polynomials))
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing"))
+@functools.partial(jit, static_argnames=("design",))
 def product_sums(
-    params: Array,
+    items: PackedItems,
     population: Array,
-    template: ItemModel,
-    x: Array,
-    weights: Array,
-    item_weights: Array,
+    rows: ResponseRows,
     rule: ProductQuadrature,
-    chunks: tuple[Array, ...],
     *,
     design: PopulationDesign,
-    has_missing: bool,
 ) -> ExpectedSums:
     """The E-step on the product of a line for each ability, of all groups."""
+    common = rows.x, rows.weights, items.weights, rule
 
-    def step(model: ItemModel, root: Array, rows: Array) -> tuple[EStep, Array]:
-        return product_step(model, x, weights, item_weights, rule, root, rows, has_missing)
+    def step(model: ItemModel, root: Array, chunks: Array) -> tuple[EStep, Array]:
+        return product_step(model, *common, root, chunks, rows.has_missing)
 
-    return _sums_of_groups(step, rule.line.nodes, params, population, template, chunks, design)
+    return _sums_of_groups(step, rule.line.nodes, items, population, rows.layout, design)
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing", "by_factors"))
+@functools.partial(jit, static_argnames=("design", "by_factors"))
 def two_tier_sums(
-    params: Array,
+    items: PackedItems,
     population: Array,
-    template: ItemModel,
-    x: Array,
-    weights: Array,
-    item_weights: Array,
+    rows: ResponseRows,
     rule: TwoTierQuadrature,
-    chunks: tuple[Array, ...],
     *,
     design: PopulationDesign,
-    has_missing: bool,
     by_factors: bool = False,
 ) -> ExpectedSums:
     """The E-step of a two-tier model; items have the general abilities and one specific one."""
@@ -290,12 +265,12 @@ def two_tier_sums(
     root = jnp.eye(n_general + 1, dtype=general_root.dtype)
     root = root.at[:n_general, :n_general].set(general_root)
     mean = jnp.zeros(n_general + 1, root.dtype)
-    model = unpack(template, params).rescale(mean, root)
-    common = model, x, weights, item_weights, rule, chunks[0]
+    model = items.model.rescale(mean, root)
+    common = model, rows.x, rows.weights, items.weights, rule, rows.layout[0]
     if by_factors:
         belief = linear_two_tier_step(*common)
     else:
-        belief = two_tier_step(*common, has_missing=has_missing)
+        belief = two_tier_step(*common, has_missing=rows.has_missing)
     return ExpectedSums(belief, theta)
 
 
@@ -306,21 +281,15 @@ def _unfolded(upper: Array, size: int) -> Array:
     return out.at[rows, columns].set(upper.T).at[columns, rows].set(upper.T)
 
 
-@functools.partial(jit, static_argnames=("design", "has_missing"))
+@functools.partial(jit, static_argnames=("design",))
 def adaptive_sums(
-    params: Array,
+    items: PackedItems,
     population: Array,
-    template: ItemModel,
-    x: Array,
-    weights: Array,
-    item_weights: Array,
+    rows: ResponseRows,
     rule: AdaptiveQuadrature,
-    mean: Array,
-    covariance: Array,
-    chunks: tuple[Array, ...],
+    nodes: tuple[Array, Array],
     *,
     design: PopulationDesign,
-    has_missing: bool,
 ) -> ExpectedSums:
     """The adaptive E-step with gradient and information of the items' Newton step, in one pass.
 
@@ -333,13 +302,15 @@ def adaptive_sums(
     products of two of these for the information. The chain rule then gives those by the parameters.
     """
     if rule.lines is not None:
+        common = rows.x, rows.weights, items.weights, rule
 
-        def step(model: ItemModel, root: Array, rows: Array) -> tuple[EStep, Array]:
-            common = x, weights, item_weights, rule, root, rows
-            return adaptive_line_step(model, *common, (mean, covariance), has_missing)
+        def step(model: ItemModel, root: Array, chunks: Array) -> tuple[EStep, Array]:
+            return adaptive_line_step(model, *common, root, chunks, nodes, rows.has_missing)
 
         line = rule.lines.line.nodes
-        return _sums_of_groups(step, line, params, population, template, chunks, design)
+        return _sums_of_groups(step, line, items, population, rows.layout, design)
+    template, params = items.template, items.params
+    x, (mean, covariance) = rows.x, nodes
     n, n_items = x.shape
     dims = design.dims
     dtype, n_contrasts = params.dtype, template.n_categories - 1
@@ -351,22 +322,22 @@ def adaptive_sums(
 
     def group_sums(group: int, posteriors: tuple[Array, ...]) -> tuple[Any, Any]:
         """Sums over the rows of a group, and the posteriors with those of its rows filled in."""
-        parts = parts_of(_rescaled(template, params, populations, group))
         centre, root = populations.mean[group], populations.root[group]
+        parts = parts_of(items.model.rescale(centre, root))
 
-        def body(carry: Any, rows: Array) -> tuple[Any, None]:
+        def body(carry: Any, at: Array) -> tuple[Any, None]:
             sums, moments, posteriors = carry
-            safe = jnp.minimum(rows, n - 1)  # "no row" reads the last row, with weight 0
+            safe = jnp.minimum(at, n - 1)  # "no row" reads the last row, with weight 0
             statistics, mask = template.sufficient_statistics(
-                x[safe], n_contrasts, has_missing, dtype
+                x[safe], n_contrasts, rows.has_missing, dtype
             )
-            row_weight = jnp.where(rows < n, weights[safe], 0)
+            row_weight = jnp.where(at < n, rows.weights[safe], 0)
             block = adaptive_block(
-                parts, statistics, mask, mean[safe], root_of(covariance[safe]), rule, item_weights
+                parts, statistics, mask, mean[safe], root_of(covariance[safe]), rule, items.weights
             )
             new = (*moments_of(block.weight, block.z), block.log_z)
             posteriors = tuple(
-                table.at[rows].set(value, mode="drop")  # "no row" is out of bounds: not written
+                table.at[at].set(value, mode="drop")  # "no row" is out of bounds: not written
                 for table, value in zip(posteriors, new, strict=True)
             )
             theta = (centre + block.z @ root.T).reshape(-1, dims)
@@ -379,7 +350,7 @@ def adaptive_sums(
                 return table.reshape(len(weight), -1).T @ polynomials
 
             # An offset is the same at all nodes of a row, so the nodes are summed first.
-            weighted_by_row = weighted.reshape(len(rows), -1, dims + 1).sum(1)
+            weighted_by_row = weighted.reshape(len(at), -1, dims + 1).sum(1)
             block_sums = [
                 (
                     [
@@ -406,7 +377,7 @@ def adaptive_sums(
                 )
             )
         carry = (zeros, jnp.zeros(n_products, dtype), posteriors)
-        (sums, moments, posteriors), _ = jax.lax.scan(body, carry, chunks[group])
+        (sums, moments, posteriors), _ = jax.lax.scan(body, carry, rows.layout[group])
         return (sums, _unfolded(moments[None], dims + 1)[:, :, 0]), posteriors
 
     posteriors: Any = (jnp.zeros((n, dims), dtype), jnp.zeros((n, dims, dims), dtype))
@@ -439,11 +410,9 @@ def adaptive_sums(
 
 def sums_of_block(
     rule: Quadrature,
-    params: Array | np.ndarray,
+    items: PackedItems,
     population: Array | np.ndarray,
-    template: ItemModel,
     block: RowBlock,
-    item_weights: Array,
     nodes: tuple[Any, ...],
     design: PopulationDesign,
     has_missing: bool,
@@ -452,66 +421,50 @@ def sums_of_block(
 
     Args:
         rule: the quadrature.
-        params: the items' parameters.
+        items: the items.
         population: numbers of the populations, groups x numbers.
-        template: the items.
         block: the rows.
-        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
         nodes: means and covariances that place the nodes of adaptive quadrature, of the block's
             rows.
         design: what of the population is estimated.
         has_missing: whether any response is missing.
     """
     n_cells, e_step = n_nodes(rule), _E_STEPS[type(rule)]
-    static: dict[str, Any] = {"design": design, "has_missing": has_missing}
-    node_moments: tuple[Any, ...] = ()
+    static: dict[str, Any] = {"design": design}
     if isinstance(rule, TwoTierQuadrature):
         n_cells *= len(rule.members)  # the posteriors of all specific abilities are held
     if isinstance(rule, ProductQuadrature):
         n_cells = cells_of_row(rule)
     if isinstance(rule, GridQuadrature | TwoTierQuadrature) and not has_missing:
-        items = template, params, population, item_weights
-        static["by_factors"] = _is_separable(rule, *items, design)
+        static["by_factors"] = _is_separable(rule, items, population, design)
         n_cells = cells_by_factors(rule) if static["by_factors"] else n_cells
     if rule.is_adaptive:
         # Curves of all items at the nodes of every subject.
-        n_cells *= len(item_weights) * ARRAYS_PER_CONTRAST * (template.n_categories - 1)
-        node_moments = nodes
+        n_cells *= len(items.weights) * ARRAYS_PER_CONTRAST * (items.template.n_categories - 1)
     if isinstance(rule, AdaptiveQuadrature) and rule.lines is not None:
         n_cells = cells_with_lines(rule)
-    return e_step(
-        params,
-        population,
-        template,
-        block.x,
-        block.weights,
-        item_weights,
-        rule,
-        *node_moments,
-        group_chunks(block, design.n_groups, n_cells),
-        **static,
-    )
+    rows = block.in_chunks(design.n_groups, n_cells, has_missing)
+    of_rule = (rule, nodes) if rule.is_adaptive else (rule,)
+    return e_step(items, population, rows, *of_rule, **static)
 
 
 def _is_separable(
     rule: GridQuadrature | TwoTierQuadrature,
-    template: ItemModel,
-    params: Array | np.ndarray,
+    items: PackedItems,
     population: Array | np.ndarray,
-    item_weights: Array,
     design: PopulationDesign,
 ) -> bool:
     """Whether complete responses to these items have posteriors by factors, in every group."""
-    if template.closed_form != "logistic" or not rule.has_axes:
+    if items.template.closed_form != "logistic" or not rule.has_axes:
         return False
     # In numpy, as every operation of JAX outside of a compiled function is compiled by itself.
-    items: Any = unpack(jax.tree.map(np.asarray, template), np.asarray(params))
+    model: Any = jax.tree.map(np.asarray, items).model
     for mean, root in zip(*map(np.asarray, populations_of(population, design.dims)), strict=True):
         if rule.n_general:  # the specific abilities are standard Normal
             n = rule.n_general
             mean, root = np.zeros(n + 1), scipy.linalg.block_diag(root[:n, :n], 1.0)
-        intercepts = items.intercept + items.slope @ mean
-        if not is_separable(items.slope @ root, intercepts, np.asarray(item_weights), rule):
+        intercepts = model.intercept + model.slope @ mean
+        if not is_separable(model.slope @ root, intercepts, np.asarray(items.weights), rule):
             return False
     return True
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from irtcat.latent.coded_responses import round_up
-from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks, ScaleTransform
+from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks, Layout, ScaleTransform
 
 WIDE_SD = SPACING
 """The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
@@ -31,14 +31,6 @@ a block, and reads 256 MB in that time (by the numbers of the maker of an H100; 
 def block_bytes() -> int:
     """Approximate size of a block of responses on the present device."""
     return BLOCK_BYTES if jax.default_backend() == "cpu" else DEVICE_BLOCK_BYTES
-
-
-class Layout(NamedTuple):
-    """Blocks on the grid, blocks in windows, and the windows' width in nodes."""
-
-    wide: Blocks | None
-    narrow: Blocks | None
-    window: int
 
 
 class LayoutPlan:

@@ -14,6 +14,7 @@ The scale is standardised: the population (of all groups together) has mean 0 an
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
-from irtcat.latent.e_step import EStep
+from irtcat.latent.e_step import EStep, ResponseRows
 from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
@@ -60,6 +61,39 @@ class Blocks(NamedTuple):
 
     rows: Int[Array, "blocks rows"]
     first: Int[Array, " blocks"]
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=("wide", "narrow"), meta_fields=("window",)
+)
+@dataclass(frozen=True)
+class Layout:
+    """The blocks of all rows.
+
+    Attributes:
+        wide: blocks integrated on the grid itself.
+        narrow: blocks integrated on their subjects' local nodes.
+        window: number of grid nodes in a narrow block's window (static).
+    """
+
+    wide: Blocks | None
+    narrow: Blocks | None
+    window: int
+
+    def scan(self, carry: Any, n_subjects: int, work: Callable[..., Any]) -> Any:
+        """Fold ``work(carry, rows, first, local)`` over the blocks that have rows."""
+
+        def body(local: bool, carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+            rows, first = block
+            used = rows[0] < n_subjects
+            return jax.lax.cond(
+                used, lambda c: work(c, rows, first, local), lambda c: c, carry
+            ), None
+
+        for blocks, local in ((self.wide, False), (self.narrow, True)):
+            if blocks is not None:
+                carry = jax.lax.scan(functools.partial(body, local), carry, tuple(blocks))[0]
+        return carry
 
 
 class Prior(NamedTuple):
@@ -318,40 +352,29 @@ def posterior_on_grid(
     return _grid_block(statistics, mask, curves, nodes, prior)[0]
 
 
-@functools.partial(jit, static_argnames=("window", "has_missing", "condense"))
+@functools.partial(jit, static_argnames=("condense",))
 def e_step(
     model: ItemModel,
-    x: Array,
-    subject_weights: Float[Array, " subjects"],
+    rows: ResponseRows,
     item_weights: Float[Array, " items"],
-    wide: Blocks | None,
-    narrow: Blocks | None,
-    window: int,
-    has_missing: bool,
     populations: Populations | None = None,
-    group: Int[Array, " subjects"] | None = None,
     condense: bool = False,
 ) -> EStep:
     """Posterior moments and expected counts for all subjects.
 
     Args:
         model: stacked items on the standardised scale.
-        x: responses, subjects x items: int8 codes (-1 missing) or floats (NaN missing).
-        subject_weights: how many subjects each row stands for.
+        rows: the responses, with a `Layout`.
         item_weights: 1 for items that inform on ability, 0 for those that are only counted.
-        wide: blocks integrated on the grid itself.
-        narrow: blocks integrated on their subjects' local nodes.
-        window: number of grid nodes in a narrow block's window.
-        has_missing: whether any response is missing.
-        populations: distribution of ability in the subjects' groups; N(0, 1) if None.
-        group: the group of each subject.
+        populations: distribution of ability in the rows' groups; N(0, 1) if None.
         condense: give the counts of a linear model with missing responses by two nodes only, with
             the same sum and first moment: all that the M-step needs, at a fraction of the cost.
 
     Returns:
         The moments in the order of the rows, and the counts.
     """
-    dtype = subject_weights.dtype
+    x, weights, layout, has_missing = rows.x, rows.weights, rows.layout, rows.has_missing
+    dtype = weights.dtype
     nodes = grid_nodes(dtype)
     curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     n_subjects, n_items = x.shape
@@ -359,18 +382,20 @@ def e_step(
     lines = lines_of(model, item_weights, curves)
     condense = condense and has_missing and lines is not None
 
-    def block(carry: _Totals, rows: Array, first: Array, local: bool) -> _Totals:
-        safe = jnp.minimum(rows, n_subjects - 1)
+    def block(carry: _Totals, at: Array, first: Array, local: bool) -> _Totals:
+        safe = jnp.minimum(at, n_subjects - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
-        prior = row_priors(populations, group, safe)
+        prior = row_priors(populations, rows.group, safe)
         if local:
-            post, stats = _window_block(statistics, mask, curves, first, window, prior, lines)
+            post, stats = _window_block(
+                statistics, mask, curves, first, layout.window, prior, lines
+            )
         else:
             post, stats = _grid_block(statistics, mask, curves, nodes, prior, lines)
-        row_weight = jnp.where(rows < n_subjects, subject_weights[safe], 0)
+        row_weight = jnp.where(at < n_subjects, weights[safe], 0)
         post = post * row_weight[:, None]
         carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
-        return carry._replace(stats=carry.stats.at[:, rows].set(stats, mode="drop"))
+        return carry._replace(stats=carry.stats.at[:, at].set(stats, mode="drop"))
 
     totals_shape = (N_NODES, n_items) if has_missing else (N_NODES,)
     carry = _Totals(
@@ -378,22 +403,9 @@ def e_step(
         jnp.zeros((n_contrasts, len(PAIR) if condense else N_NODES, n_items), dtype),
         jnp.zeros(totals_shape, dtype),
     )
-    for blocks, local in ((wide, False), (narrow, True)):
-        if blocks is not None:
-            carry = scan_blocks(carry, blocks, n_subjects, functools.partial(block, local=local))
+    carry = layout.scan(carry, n_subjects, block)
     counts = carry.counts
     if condense:
         at_all_nodes = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
         counts = at_all_nodes.at[:, jnp.array(PAIR)].set(counts)
     return EStep.of_line(carry.stats, counts, carry.totals)
-
-
-def scan_blocks(carry: Any, blocks: Blocks, n_subjects: int, work: Callable[..., Any]) -> Any:
-    """Fold ``work`` over the blocks; blocks without rows are skipped."""
-
-    def body(carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
-        rows, first = block
-        used = rows[0] < n_subjects
-        return jax.lax.cond(used, lambda c: work(c, rows, first), lambda c: c, carry), None
-
-    return jax.lax.scan(body, carry, (blocks.rows, blocks.first))[0]

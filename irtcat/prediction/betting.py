@@ -107,7 +107,7 @@ class Bets(NamedTuple):
             distance x candidate. It may overflow to infinity, and underflow to 0, which errs
             outward.
         peak: the greatest capital so far over all distances together: ... x side x candidate.
-        sums: sums over the draws (see `fitting.em.m_step_terms`): ... x 8.
+        sums: sums over the draws (see `fitting.em.m_step`): ... x 8.
         known: least and greatest possible score: ... x 2.
         tuning: sums for the recalibration of predictions (see `tuning_terms`): ... x 5.
     """

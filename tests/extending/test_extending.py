@@ -18,7 +18,7 @@ from irtcat import ItemBank, fisher_information, fit, predict, score, select
 from irtcat._common.checks import InputError
 from irtcat._common.precision import precision
 from irtcat.cat import STOPPING, Config, parse_stopping, simulate
-from irtcat.fitting.em.m_step_terms import general_terms, item_terms
+from irtcat.fitting.em.m_step import general_terms, item_terms
 from irtcat.io import LOG_FORMATS, LogFormat, read_logs, read_responses
 from irtcat.models import (
     INTERCEPT,

@@ -407,12 +407,12 @@ def test_precision_setting_is_put_back(X):
 
 def test_errors_by_item_form_no_matrix_of_all_parameters(monkeypatch):
     """With 30,000 items that matrix would take 27 GB."""
-    from irtcat.fitting.em import curvature
+    from irtcat.fitting.em import covariance
 
     def forbidden(*arguments):
         raise AssertionError("a matrix of all parameters was formed")
 
-    monkeypatch.setattr(curvature, "spread_of", forbidden)
+    monkeypatch.setattr(covariance, "spread_of", forbidden)
     r = Responses.from_array(np.random.default_rng(0).integers(0, 2, (60, 5)))
     for which in ("block", "none"):
         assert fit(r, "2pl", standard_errors=which).converged

@@ -308,7 +308,7 @@ def test_block_sandwich_is_close_to_the_full_one(monkeypatch):
     bank = make(30, c=0.0)
     responses = bank.simulate(np.random.default_rng(0).normal(size=500), seed=1)
     full = fit(responses, "2pl", standard_errors="sandwich").bank
-    monkeypatch.setattr("irtcat.fitting.em.curvature.FULL_WORK", 0.0)
+    monkeypatch.setattr("irtcat.fitting.em.covariance.FULL_WORK", 0.0)
     block = fit(responses, "2pl", standard_errors="sandwich").bank
     assert block.provenance["standard_errors"] == "block sandwich"
     assert full.provenance["standard_errors"] == "full sandwich"

@@ -152,7 +152,7 @@ def test_what_cannot_be_fitted_in_passes_is_refused():
 
 def test_the_sandwich_item_by_item_is_that_of_memory(monkeypatch):
     """It was refused where an engine passes over the rows."""
-    monkeypatch.setattr("irtcat.fitting.em.curvature.FULL_WORK", 0.0)
+    monkeypatch.setattr("irtcat.fitting.em.covariance.FULL_WORK", 0.0)
     x = draw(150, 12, gaps=True)
     data = Responses.from_array(np.where(x < 0, np.nan, x)), source_of(x)
     memory, stream = (fit(part, "2pl", standard_errors="sandwich", **SETTINGS) for part in data)

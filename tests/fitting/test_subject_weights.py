@@ -7,7 +7,7 @@ from scipy.special import log_expit
 
 from irtcat import EM, Responses, fit, load
 from irtcat._common.checks import InputError
-from irtcat.fitting.em import curvature
+from irtcat.fitting.em import covariance
 from irtcat.io import open_source
 
 RNG = np.random.default_rng(40)
@@ -114,7 +114,7 @@ def test_the_sandwich_item_by_item_is_close_to_the_full_one(monkeypatch):
         {"standard_errors": "sandwich", "groups": GROUP},
     ]
     full = [fit(responses, "2pl", **options) for options in given]
-    monkeypatch.setattr(curvature, "FULL_WORK", 0)
+    monkeypatch.setattr(covariance, "FULL_WORK", 0)
     block = [fit(responses, "2pl", **options) for options in given]
     assert block[0].bank.provenance["standard_errors"] == "block sandwich"
     errors = [np.sqrt(f[0].bank.covariance.diagonal(axis1=1, axis2=2)) for f in (block, full)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irtcat._common.precision import precision
-from irtcat.latent import LayoutPlan, e_step, grid_nodes
+from irtcat.latent import LayoutPlan, ResponseRows, e_step, grid_nodes
 from irtcat.models import ThreePL, TwoPL, simulate
 
 N, ITEMS = 90, 150
@@ -35,11 +35,10 @@ def test_lines_give_what_curves_give(dtype, gaps, sd):
         layout = LayoutPlan(N, ITEMS, kind.itemsize).layout(theta, np.full(N, sd), 0.05)
         weights = jnp.asarray(rng.integers(0, 3, N), kind)
         item_weights = jnp.asarray(rng.random(ITEMS) < 0.9, kind)
-        arguments = (jnp.asarray(x), weights, item_weights, layout.wide, layout.narrow)
-        settings = {"window": layout.window, "has_missing": gaps}
-        plain = e_step(curve, *arguments, **settings)
-        ours = e_step(line, *arguments, **settings)
-        short = e_step(line, *arguments, **settings, condense=True)
+        rows = ResponseRows(jnp.asarray(x), weights, layout, has_missing=gaps)
+        plain = e_step(curve, rows, item_weights)
+        ours = e_step(line, rows, item_weights)
+        short = e_step(line, rows, item_weights, condense=True)
         nodes = np.asarray(grid_nodes(kind), float)
     tolerance = {"float64": 1e-9, "float32": 3e-4}[dtype]
     names = ("mean", "covariance", "square_variance", "log_z")

@@ -8,6 +8,7 @@ from scipy.special import expit, logsumexp
 
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
+from irtcat.latent.e_step import PackedItems, ResponseRows
 from irtcat.latent.expected_sums import RowBlock, product_sums, sums_of_block
 from irtcat.latent.grid import grid_step, group_items, line_rule, row_chunks, two_tier_step
 from irtcat.latent.population import PopulationDesign, population_numbers
@@ -55,21 +56,11 @@ def test_a_line_for_each_ability_is_the_dense_grid(name):
         numbers = population_numbers(mean[None], covariance[None], design)
         rule = product_rule(line_rule(0.4), np.asarray(bank.model.slope))
         rule = jax.tree.map(lambda a: jnp.asarray(a, dtype), rule)
-        rows = np.append(np.arange(60), np.full(8, 60)).reshape(4, 17).astype(np.int32)
-        chunks = (jnp.asarray(rows),)
-        block = RowBlock(slice(0, 60), jnp.asarray(codes), jnp.ones(60, dtype), np.zeros(60, int))
-        sums = product_sums(
-            jnp.asarray(bank.parameters(), dtype),
-            jnp.asarray(numbers, dtype),
-            bank.model,
-            block.x,
-            block.weights,
-            jnp.ones(9, dtype),
-            rule,
-            chunks,
-            design=design,
-            has_missing=True,
-        )
+        at = np.append(np.arange(60), np.full(8, 60)).reshape(4, 17).astype(np.int32)
+        ones, chunks = jnp.ones(60, dtype), (jnp.asarray(at),)
+        rows = ResponseRows(jnp.asarray(codes), ones, chunks, has_missing=True)
+        items = PackedItems(bank.model, jnp.asarray(bank.parameters(), dtype), ones[:9])
+        sums = product_sums(items, jnp.asarray(numbers, dtype), rows, rule, design=design)
         moments = sums.moments(design, 0)
     error = 1e-6 if name == "float64" else 2e-5
     np.testing.assert_allclose(sums.belief.log_z, log_z, atol=error)
@@ -202,8 +193,9 @@ def test_long_tests_have_the_dense_likelihood():
             assert is_separable(slopes, intercepts, np.ones(n_items), rule) == (n_items == 90)
             here = jnp.asarray(x[:, :n_items])
             block = RowBlock(slice(0, 30), here, jnp.ones(30), group)
-            items = some.parameters(), np.zeros((1, 4)), some.model, block, jnp.ones(n_items)
-            sums = sums_of_block(rule, *items, (), design, has_missing=False)
+            items = PackedItems(some.model, some.parameters(), jnp.ones(n_items))
+            arguments = items, np.zeros((1, 4)), block, (), design
+            sums = sums_of_block(rule, *arguments, has_missing=False)
             eta = np.asarray(rule.nodes) @ slopes.T + intercepts
             log_lik = here @ eta.T - np.logaddexp(0, eta).sum(1) + np.asarray(rule.log_prior)
             np.testing.assert_allclose(sums.belief.log_z, logsumexp(log_lik, axis=1), atol=1e-10)

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from irtcat import ItemBank, fisher_information, fit, score
 from irtcat._common.precision import precision
-from irtcat.fitting.em.m_step_terms import general_terms, item_terms
+from irtcat.fitting.em.m_step import general_terms, item_terms
 from irtcat.models import (
     MODELS,
     STANDARD_FORM,

@@ -1,10 +1,50 @@
-"""The covariance of the estimates, by inverting an information matrix or its blocks."""
+"""Covariance of the estimates from the curvature of the log-posterior, and the sandwich.
 
-from typing import NamedTuple
+The observed information is that of complete data less the missing information, as abilities are not
+observed (Louis 1982), expectations under each subject's posterior:
 
+    I = E[-d2 l / d phi2] - sum_i Var_i(score_i).
+
+| method | information | used |
+|---|---|---|
+| full | of all parameters together, those of the population included | where it is affordable |
+| differences | the same as the derivative of the score | two tiers, several groups, adaptive \
+quadrature of curves whose observed and expected information differ; by populations on lines |
+| block, one ability | of each item alone; the missing information to first order | long tests |
+| block, several abilities | outer products of each item's expected scores | long tests |
+
+The sandwich ``I^-1 (sum_i s_i s_i') I^-1``, s_i the subject's expected score, is valid also where
+the model is wrong (White 1982). Blocks of one ability take it item by item. With survey weights it
+is ``I^-1 (sum_i w_i^2 s_i s_i') I^-1``, I being the weighted information (Binder 1983).
+"""
+
+import abc
+import copy
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from irtcat._common.compilation import SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.iteration import EMPoint, Problem
+from irtcat.fitting.em.m_step import (
+    Constraints,
+    count_distinct,
+    penalised_terms,
+    prior_information,
+    prior_slopes,
+    spread_of,
+)
+from irtcat.fitting.em.score_sums import Sums
+from irtcat.latent import EStep
+from irtcat.models import ItemModel, as_points, unpack
+
+FULL_WORK = 3e10
+"""Maximum number of operations for the full matrix with "auto" (about a second)."""
 
 
 class Covariance(NamedTuple):
@@ -97,3 +137,147 @@ def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray
         out[j][np.ix_(o, t)] = out[j][to].T
         out[j][oo] = inverse[j] + transfer[j].T @ shared @ transfer[j]
     return out
+
+
+@functools.partial(jit, options=SMALL)
+def complete_information(
+    template: ItemModel,
+    params: Array,
+    counts: Array,
+    totals: Array,
+    constraints: Constraints,
+    nodes: Array,
+) -> Float[Array, "items params params"]:
+    """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    curvature = prior_slopes(params, constraints)[1]
+    if template.closed_form == "logistic":
+        information = penalised_terms(template, params, counts, totals, constraints, nodes)[2]
+        return information + (curvature - prior_information(params, constraints))[..., None] * eye
+    points = as_points(nodes)
+
+    def objective(phi: Array, item: ItemModel, counts: Array, totals: Array) -> Array:
+        natural = jax.vmap(unpack(item, phi).natural)(points)
+        return (jnp.concatenate([totals[None], counts]).T * natural).sum()
+
+    in_axes = (0, 0, -1, None if totals.ndim == 1 else -1)
+    hessian = jax.vmap(jax.hessian(objective), in_axes)(params, template, counts, totals)
+    return -hessian + curvature[..., None] * eye
+
+
+class Curvature(abc.ABC):
+    """The log-posterior of a fit around its estimates.
+
+    Attributes:
+        free: items x params, the parameters that are identified.
+        tied: columns of parameters that items share.
+        shared: which of their cells are one parameter; None where all of a column are.
+        estimated: which of the population's numbers are estimated.
+        kept: cells of items whose covariance with the population is part of the result.
+    """
+
+    kept: slice = slice(0)
+
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, free: BoolArray):
+        self.problem, self.point, self.belief, self.free = problem, point, belief, free
+        self.tied, self.shared = problem.tied, problem.constraints.shared
+        self.estimated = problem.population.estimated.ravel()
+
+    @functools.cached_property
+    def spread(self) -> FloatArray:
+        """All cells x free parameters (see `spread_of`), those of the population last.
+
+        Only the information of all parameters needs it: with 30,000 items it would take 27 GB.
+        """
+        return spread_of(self.free, self.tied, self.shared, self.estimated)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the sums of all parameters are products of matrices (see `CanonicalScores`)."""
+        return bool(self.problem.template.has_canonical_link) and not self.problem.has_missing
+
+    @property
+    def n_free(self) -> int:
+        """Number of free parameters."""
+        return count_distinct(self.free, self.tied, self.shared) + int(self.estimated.sum())
+
+    @abc.abstractmethod
+    def is_full(self, which: str) -> bool:
+        """Whether the information of all parameters together is formed for this choice."""
+
+    @abc.abstractmethod
+    def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
+        """The information of all parameters, and outer products of the scores for the sandwich."""
+
+    @abc.abstractmethod
+    def by_item(self, sandwich: bool) -> Covariance:
+        """The covariance of each item's parameters; empty where nothing is known of it."""
+
+    @abc.abstractmethod
+    def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
+        """Sums over all subjects (see `Sums`)."""
+
+    @staticmethod
+    def is_affordable(n_operations: float) -> bool:
+        """Whether the information of all parameters together is formed with "auto"."""
+        return n_operations <= FULL_WORK
+
+    @staticmethod
+    def louis(
+        complete: Array | FloatArray, population: Any, score_covariance: FloatArray
+    ) -> FloatArray:
+        """The information of complete data (of items, and of the population) less the missing."""
+        information = -score_covariance
+        size = complete.shape[1]
+        for j, block in enumerate(np.asarray(complete, float)):
+            at = slice(j * size, (j + 1) * size)
+            information[at, at] += block
+        n = len(complete) * size
+        information[n:, n:] += np.asarray(population, float)
+        return information
+
+    @staticmethod
+    def added(blocks: list[Sums]) -> tuple[FloatArray, FloatArray]:
+        """The sums over blocks of rows, which several devices compute at the same time."""
+        tables = zip(*blocks, strict=True)
+        first, second = (np.sum([np.asarray(t, float) for t in part], axis=0) for part in tables)
+        return first, second
+
+    def outer_products(self, full: bool) -> FloatArray:
+        """Outer products of the subjects' scores for the sandwich, times squared survey weights."""
+        other = copy.copy(self)
+        other.problem = self.problem.squared()
+        return other._sums(full)[1]
+
+
+def covariance_of(curvature: Curvature, which: str) -> Covariance:
+    """Covariance of the estimates: of all together, else item by item, else none.
+
+    Args:
+        curvature: the fit.
+        which: "auto", "full", "block", "sandwich", "full sandwich" or "none" (see `irtcat.fit`).
+    """
+    if which == "none":
+        return Covariance()
+    sandwich, free = which.endswith("sandwich"), curvature.free
+    if which != "block" and curvature.is_full(which):
+        information, outer = curvature.observed(sandwich)
+        full = inverse_of_all(information, curvature.spread, outer)
+        if full is not None:
+            n = free.size
+            at = np.arange(n).reshape(free.shape)
+            columns = np.r_[at.ravel()[curvature.kept], n : len(full)]
+            return Covariance(
+                blocks=full[at[:, :, None], at[:, None, :]],
+                full=full[:n, :n],
+                latent=full[np.ix_(columns, columns)] if curvature.estimated.any() else None,
+                how="full sandwich" if sandwich else "full",
+            )
+    return curvature.by_item(sandwich)
+
+
+@functools.partial(jit, options=SMALL)
+def with_priors(information: Array, params: Array, constraints: Constraints) -> Array:
+    """The information of each item with that of its priors."""
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    return information + prior_slopes(params, constraints)[1][..., None] * eye

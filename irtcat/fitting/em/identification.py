@@ -13,9 +13,8 @@ from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, run_e_step
-from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.m_step import Constraints, averaged
 from irtcat.fitting.em.priors import PriorTable, scale_columns, ties_fix_the_scale
-from irtcat.fitting.em.shared_parameters import averaged
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.em.steep_items import steep_likelihood
 from irtcat.fitting.outcome import Outcome

@@ -15,8 +15,8 @@ import pandas as pd
 from irtcat._common.checks import argument_error, shorten
 from irtcat._common.types import IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
+from irtcat.fitting.em.m_step import shared_cells
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.em.shared_parameters import shared_cells
 from irtcat.fitting.problem.groups import Grouping
 from irtcat.fitting.problem.user_priors import canonical
 from irtcat.models import ItemModel, field_columns

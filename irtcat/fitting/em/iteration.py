@@ -7,7 +7,6 @@ the scale, the two are chosen under these priors. The parameters are also extrap
 acceleration, see `irtcat.fitting.em.extrapolation`) as long as the objective does not fall.
 """
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -28,10 +27,11 @@ from irtcat.fitting.em.m_step import (
     needs_no_program,
 )
 from irtcat.latent import (
-    Blocks,
     EStep,
     Layout,
+    PackedItems,
     PopulationDesign,
+    ResponseRows,
     RowBlock,
     ScaleTransform,
     e_step,
@@ -146,11 +146,17 @@ class Problem(NamedTuple):
 
         return self._replace(weights=squares, blocks=blocks)
 
-    def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[tuple[RowBlock, Layout]]:
+    def items(self, params: FloatArray | Array) -> PackedItems:
+        """The items with these parameters."""
+        return PackedItems(self.template, params, self.item_weights)
+
+    def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[ResponseRows]:
         """The rows in blocks, each with the layout for posteriors of one ability."""
+        layouts: Iterable[Layout] = [self.rule.plan.layout(mean, sd)]
         if self.engine is not None:
-            return self.engine.laid_out(self, mean, sd)
-        return zip(self.blocks(), [self.rule.plan.layout(mean, sd)], strict=True)
+            layouts = self.engine.layouts(self, mean, sd)
+        for block, layout in zip(self.blocks(), layouts, strict=True):
+            yield ResponseRows(block.x, block.weights, layout, self.group, self.has_missing)
 
     def start(self, params: FloatArray | Array) -> EMPoint:
         """The point with these item parameters and standard populations."""
@@ -187,6 +193,25 @@ class EMState(NamedTuple):
         return line_posteriors(self.mean, self.covariance)
 
 
+class StepControl(NamedTuple):
+    """What an iteration asks of the M-step.
+
+    Attributes:
+        held: groups whose mean and SD are not estimated.
+        n_steps: Newton steps for the items.
+        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
+    """
+
+    held: Any
+    n_steps: Any
+    expand: Any
+
+    @classmethod
+    def of(cls, problem: Problem, n_steps: int, expand: bool) -> "StepControl":
+        """The request of this problem."""
+        return cls(problem.held, np.int32(n_steps), np.bool_(expand))
+
+
 class EMUpdate(NamedTuple):
     """One application of the EM map.
 
@@ -213,7 +238,7 @@ class Sums(NamedTuple):
     """What the M-step needs from the E-step; additive over subsets of the subjects.
 
     Attributes:
-        counts: see `irtcat.scoring.EStep`.
+        counts: see `irtcat.latent.EStep`.
         totals: likewise.
         moments: number of subjects, sum of E[theta] and of E[theta^2], three x groups.
     """
@@ -256,13 +281,7 @@ SCALE_STEPS = 8
 
 @jit
 def _latent_under_priors(
-    template: ItemModel,
-    params: Array,
-    moments: Array,
-    population: Array,
-    item_weights: Array,
-    constraints: Constraints,
-    pull: Array,
+    items: PackedItems, moments: Array, population: Array, constraints: Constraints, pull: Array
 ) -> tuple[Array, Array]:
     """Latent mean and log SD that are best for the abilities and for the priors.
 
@@ -273,15 +292,15 @@ def _latent_under_priors(
     Groups have the populations N(mean + sd * m, (sd * s)^2), with m and log s in ``population``.
     """
     group_n, first, second = moments
-    n = group_n.sum()
-    model = unpack(template, params)
+    n, dtype = group_n.sum(), items.params.dtype
+    model = items.model
 
     def objective(v: Array) -> Array:
         centre = v[0] + jnp.exp(v[1]) * population[:, 0]
         off = second - 2 * centre * first + group_n * centre**2
         squares = (off * jnp.exp(-2 * (v[1] + population[:, 1]))).sum()
         moved = pack(model.rescale(v[0], jnp.exp(v[1])))
-        prior = (item_weights * log_prior(moved, constraints)).sum()
+        prior = (items.weights * log_prior(moved, constraints)).sum()
         return -n * v[1] - 0.5 * squares + prior - pull @ v
 
     scale = jnp.stack([n, 2 * n])
@@ -301,8 +320,8 @@ def _latent_under_priors(
         v, value = jnp.where(up, new, v), jnp.where(up, new_value, value)
         return v, value, jnp.where(up, 0.1 * damping, jnp.maximum(10 * damping, 0.1))
 
-    zero = jnp.zeros(2, params.dtype)
-    start = (zero, objective(zero), jnp.zeros((), params.dtype))
+    zero = jnp.zeros(2, dtype)
+    start = (zero, objective(zero), jnp.zeros((), dtype))
     v = jax.lax.fori_loop(0, SCALE_STEPS, body, start)[0]
     return v[0], v[1]
 
@@ -342,46 +361,42 @@ def _latent_at_bounds(moments: Any, pull: Any) -> tuple[Any, Any]:
 
 
 def em_update(
-    point: EMPoint,
-    template: ItemModel,
+    items: PackedItems,
+    population: Any,
     sums: Sums,
-    item_weights: Any,
     constraints: Constraints,
-    held: Any,
-    n_steps: Any,
-    expand: Any,
+    control: StepControl,
+    transform: ScaleTransform | None = None,
+    *,
     tied: tuple[int, ...],
     scaled: bool = False,
-    transform: ScaleTransform | None = None,
     stated: bool = False,
 ) -> EMUpdate:
     """The M-step for items and populations, and the latent scale removed (traceable).
 
     Args:
-        point: the point to which EM is applied.
-        template: the items (their own parameters do not matter).
+        items: the items at the point to which EM is applied.
+        population: numbers of the populations there.
         sums: those of `line_sums` at the point.
-        item_weights: see `irtcat.scoring.e_step`.
         constraints: priors, fixed parameters, bounds.
-        held: groups whose mean and SD are not estimated.
-        n_steps: Newton steps of the M-step.
-        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
+        control: steps, expansion, and the groups that are held.
+        transform: position of the grid on the scale of the parameters.
         tied: columns all items share.
         scaled: whether the latent mean and SD depend on priors.
-        transform: position of the grid on the scale of the parameters.
         stated: whether all populations are stated.
     """
-    xp = namespace(point.params)
-    nodes = None if transform is None else transformed_nodes(transform, point.params.dtype)
+    template, held, expand = items.template, control.held, control.expand
+    xp, dtype = namespace(items.params), items.params.dtype
+    nodes = None if transform is None else transformed_nodes(transform, dtype)
     new = m_step(
         template,
-        point.params,
+        items.params,
         sums.counts,
         sums.totals,
         constraints,
-        item_weights,
+        items.weights,
         tied,
-        n_steps,
+        control.n_steps,
         nodes,
     )
     mean, log_sd = _latent(sums.moments)
@@ -389,45 +404,44 @@ def em_update(
     pooled_moments = sums.moments.sum(1)
     bounded = _at_active_bounds(new, constraints, tied)
     bounded &= len(held) == 1  # the populations of several groups take up any change of the scale
-    pull = xp.zeros(2, point.params.dtype)
+    pull = xp.zeros(2, dtype)
     if xp is jnp or bounded.any():
-        multipliers = item_weights[:, None] * xp.where(bounded, new.gradient, 0.0)
+        multipliers = items.weights[:, None] * xp.where(bounded, new.gradient, 0.0)
         pull = xp.asarray(_pull_of_bounds(template, new.params, multipliers))
     if scaled or stated:
-        moments, population = pooled_moments[:, None], xp.zeros_like(point.population[:1])
+        moments, relative = pooled_moments[:, None], xp.zeros_like(population[:1])
         if stated:
-            moments, population = sums.moments, point.population
-        pooled = _latent_under_priors(
-            template, new.params, moments, population, item_weights, constraints, pull
-        )
+            moments, relative = sums.moments, population
+        moved_items = items._replace(params=new.params)
+        pooled = _latent_under_priors(moved_items, moments, relative, constraints, pull)
     else:
         pooled = _latent_at_bounds(pooled_moments, pull)
     centre, log_spread = (xp.where(expand, xp.asarray(value), 0.0) for value in pooled)
     populations, present, held = xp.stack([mean, log_sd], 1), present[:, None], held[:, None]
-    plain = EMPoint(new.params, xp.where(present & ~held, populations, point.population))
+    plain = EMPoint(new.params, xp.where(present & ~held, populations, population))
     packed = pack if xp is jnp else parameter_matrix
     image = packed(unpack(template, new.params).rescale(centre, xp.exp(log_spread)))
     # Held parameters are rescaled as well: an unused category keeps its distance from the others.
     clipped = xp.clip(image, constraints.lower, constraints.upper)
     image = xp.where(constraints.free, clipped, image)
     image = xp.where(bounded, new.params, image)
-    free = xp.where(present & (expand | ~held), populations, point.population)
+    free = xp.where(present & (expand | ~held), populations, population)
     moved = xp.stack([(free[:, 0] - centre) * xp.exp(-log_spread), free[:, 1] - log_spread], 1)
     # A single population stays N(0, 1): its mean and SD are removed.
-    population = xp.where(expand & (len(held) == 1), 0.0, moved)
+    moved = xp.where(expand & (len(held) == 1), 0.0, moved)
     if stated:
-        population = point.population
-    unit = xp.stack([xp.exp(-point.population[:, 1]), xp.full_like(log_sd, math.sqrt(2.0))], 1)
+        moved = population
+    unit = xp.stack([xp.exp(-population[:, 1]), xp.full_like(log_sd, math.sqrt(2.0))], 1)
     in_errors = xp.sqrt(sums.moments[0])[:, None] * unit
     shift = xp.maximum(xp.abs(centre), math.sqrt(2) * xp.abs(log_spread)) * xp.sqrt(
         pooled_moments[0]
     )
     step = xp.maximum(new.step, shift)
-    step = xp.maximum(step, (in_errors * xp.abs(population - point.population)).max())
+    step = xp.maximum(step, (in_errors * xp.abs(moved - population)).max())
     metric = EMPoint(xp.diagonal(new.information, axis1=1, axis2=2), in_errors**2)
-    prior = (item_weights * log_prior(point.params, constraints)).sum()
+    prior = (items.weights * log_prior(items.params, constraints)).sum()
     return EMUpdate(
-        point=EMPoint(image, population),
+        point=EMPoint(image, moved),
         plain=plain,
         step=step,
         gain=new.gain,
@@ -440,74 +454,45 @@ _compiled_update = jit(em_update, static_argnames=("tied", "scaled", "stated"))
 
 
 def updated(
-    point: EMPoint,
-    template: ItemModel,
+    items: PackedItems,
+    population: Any,
     sums: Sums,
-    item_weights: Any,
     constraints: Constraints,
-    held: Any,
+    control: StepControl,
     n_responses: int,
     **options: Any,
 ) -> EMUpdate:
     """`em_update`, in numpy or as a program (see `needs_no_program`)."""
-    if not needs_no_program(template, point.params, n_responses):
-        return _compiled_update(point, template, sums, item_weights, constraints, held, **options)
+    arguments = items, population, sums, constraints, control
+    if not needs_no_program(items.template, items.params, n_responses):
+        return _compiled_update(*arguments, **options)
     options["transform"] = jax.tree.map(np.asarray, options.get("transform"))
-    arguments = point, template, sums, item_weights, constraints, held
-    update, dtype = em_update(*jax.tree.map(np.asarray, arguments), **options), point.params.dtype
+    update, dtype = em_update(*jax.tree.map(np.asarray, arguments), **options), items.params.dtype
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), update)
 
 
-@functools.partial(jit, static_argnames=("window", "has_missing"))
+@jit
 def line_sums(
-    point: EMPoint,
-    template: ItemModel,
-    x: Array,
-    weights: Array,
-    item_weights: Array,
-    group: Array | None,
-    wide: Blocks | None,
-    narrow: Blocks | None,
-    held: Array,
-    *,
+    items: PackedItems,
+    population: Array,
+    rows: ResponseRows,
     transform: ScaleTransform | None = None,
-    window: int,
-    has_missing: bool,
 ) -> tuple[Sums, Float[Array, "four rows"]]:
     """The E-step of rows: its sums, and the moments of each row's posterior.
 
     A program of its own, as an M-step of few items needs none (see `updated`).
 
     Args:
-        point: where the posteriors are taken.
-        template: the items (their own parameters do not matter).
-        x: responses.
-        weights: how many subjects each row stands for.
-        item_weights: see `irtcat.scoring.e_step`.
-        group: group of each row, or None.
-        wide: see `irtcat.scoring.e_step`.
-        narrow: likewise.
-        held: groups whose mean and SD are not estimated.
+        items: the items.
+        population: numbers of the populations, groups x numbers.
+        rows: the responses, with a `Layout`.
         transform: position of the grid on the scale of the parameters.
-        window: number of grid nodes in a narrow block's window.
-        has_missing: whether any response is missing.
     """
-    everyone = None if group is None else populations_of(point.population, 1)
-    model, populations = on_grid_scale(unpack(template, point.params), everyone, transform)
-    belief = e_step(
-        model,
-        x,
-        weights,
-        item_weights,
-        wide,
-        narrow,
-        window=window,
-        has_missing=has_missing,
-        populations=populations,
-        group=group,
-        condense=True,
-    )
-    return sums_of(belief, weights, group, held.shape[0], transform), belief.line_moments()
+    everyone = None if rows.group is None else populations_of(population, 1)
+    model, populations = on_grid_scale(items.model, everyone, transform)
+    belief = e_step(model, rows, items.weights, populations, condense=True)
+    sums = sums_of(belief, rows.weights, rows.group, len(population), transform)
+    return sums, belief.line_moments()
 
 
 def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool):
@@ -515,36 +500,21 @@ def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, exp
     if problem.engine is not None:
         return problem.engine.em_map(problem, state, slack, n_steps, expand)
     layout = problem.rule.plan.layout(*state.posteriors(), slack)
-    fill = problem.fill
+    fill, population, transform = problem.fill, state.point.population, problem.rule.transform
     template, x, item_weights, constraints = fill.constants(
         problem.template, problem.x, problem.item_weights, problem.constraints
     )
-    point = state.point._replace(params=fill.items(state.point.params))
-    sums, moments = line_sums(
-        point,
-        template,
-        x,
-        problem.weights,
-        item_weights,
-        problem.group,
-        layout.wide,
-        layout.narrow,
-        problem.held,
-        transform=problem.rule.transform,
-        window=layout.window,
-        has_missing=problem.has_missing,
-    )
+    items = PackedItems(template, fill.items(state.point.params), item_weights)
+    rows = ResponseRows(x, problem.weights, layout, problem.group, problem.has_missing)
+    sums, moments = line_sums(items, population, rows, transform)
     update = updated(
-        point,
-        template,
+        items,
+        population,
         sums,
-        item_weights,
         constraints,
-        problem.held,
+        StepControl.of(problem, n_steps, expand),
         x.size,
-        n_steps=np.int32(n_steps),
-        expand=np.bool_(expand),
-        transform=problem.rule.transform,
+        transform=transform,
         tied=problem.tied,
         scaled=problem.step_rule.scaled,
         stated=problem.population.is_known,

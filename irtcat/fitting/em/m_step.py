@@ -7,6 +7,11 @@ A step that does not increase the item's objective is rejected and damped furthe
 
 The functions compute with what they are called with: JAX's arrays in compiled functions, or those
 of numpy, which saves the compilation where there are few items (see `needs_no_program`).
+
+The terms of every item (expected log-likelihood, gradient, expected information) come by three
+methods with the same numbers (tests compare them); the more special the model, the faster: a
+logistic curve with two parameters; links of linear predictors; any model, by automatic
+differentiation.
 """
 
 import math
@@ -16,13 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from irtcat._common.compilation import MANY, namespace
-from irtcat._common.types import BoolArray
-from irtcat.fitting.em.m_step_terms import item_terms
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.latent import chain_of, chained, logistic_terms, part_terms, parts_of
 from irtcat.latent.likelihood import grid_points
-from irtcat.models import ItemModel
+from irtcat.models import ItemModel, as_points, unpack
 
 RIDGE = 1e-10
 """Smallest pivot of the small Cholesky factorisations, and the diagonal of inactive parameters."""
@@ -67,6 +72,63 @@ class Shared(NamedTuple):
 
     labels: Int[Any, "items tied"]
     counts: Float[Any, " shared"]
+
+
+def shared_cells(labels: IntArray, dtype: np.dtype) -> Shared:
+    """The cells of the tied columns for the M-step.
+
+    Args:
+        labels: number of each cell's parameter, items x tied columns.
+        dtype: working precision.
+    """
+    names, numbers = np.unique(labels, return_inverse=True)
+    numbers = numbers.reshape(labels.shape)
+    counts = np.bincount(numbers.ravel(), minlength=len(names))
+    return Shared(jnp.asarray(numbers, jnp.int32), jnp.asarray(counts, dtype))
+
+
+def _names(shape: tuple[int, ...], tied: tuple[int, ...], shared: Shared | None) -> IntArray:
+    """A number for each cell, equal where cells are one parameter."""
+    names = np.arange(int(np.prod(shape))).reshape(shape)
+    for i, column in enumerate(tied):
+        names[:, column] = -1 - (i if shared is None else np.asarray(shared.labels)[:, i])
+    return names
+
+
+def count_distinct(mask: BoolArray, tied: tuple[int, ...], shared: Shared | None) -> int:
+    """How many parameters the cells of a mask are."""
+    return len(np.unique(_names(mask.shape, tied, shared)[mask]))
+
+
+def averaged(
+    params: FloatArray, mask: BoolArray, tied: tuple[int, ...], shared: Shared | None
+) -> FloatArray:
+    """The parameters, with the mean of the masked cells where cells are one parameter."""
+    names = _names(params.shape, tied, shared)
+    flat, at = params.copy().ravel(), np.flatnonzero((names < 0) & mask)
+    _, which, counts = np.unique(names.ravel()[at], return_inverse=True, return_counts=True)
+    flat[at] = (np.bincount(which, flat[at]) / counts)[which]
+    return flat.reshape(params.shape)
+
+
+def spread_of(
+    free: BoolArray, tied: tuple[int, ...], shared: Shared | None, further: BoolArray
+) -> FloatArray:
+    """All cells x free parameters, 1 where a cell is the parameter.
+
+    Args:
+        free: items x params.
+        tied: columns of parameters that items share.
+        shared: which of their cells are one; None where all of a column are.
+        further: which of the further cells are free parameters, each its own.
+    """
+    names = _names(free.shape, tied, shared).ravel()
+    cells = np.concatenate([names, free.size + np.arange(len(further))])
+    all_free: Any = np.concatenate([free.ravel(), further])
+    distinct, which = np.unique(cells[all_free], return_inverse=True)
+    spread = np.zeros((len(cells), len(distinct)))
+    spread[np.flatnonzero(all_free), which] = 1.0
+    return spread
 
 
 class Constraints(NamedTuple):
@@ -177,6 +239,82 @@ def prior_information(params: Any, constraints: Constraints) -> Any:
     least = constraints.prior_precision / xp.where(params > 0, params, 1.0) ** 2
     bent = (constraints.family == 1) & (curvature < 0.1 * least)
     return xp.where(bent, least, curvature)
+
+
+Terms = tuple[Float[Any, " items"], Float[Any, "items params"], Float[Any, "items params params"]]
+
+
+def item_terms(
+    template: ItemModel,
+    params: Float[Any, "items params"],
+    counts: Float[Any, "contrasts nodes items"],
+    totals: Any,
+    nodes: Float[Any, "nodes *dims"],
+) -> Terms:
+    """Expected log-likelihood of each item, its gradient and its expected information."""
+    if template.closed_form == "logistic":
+        return logistic_terms(params, counts, totals, as_points(nodes))
+    if template.closed_form == "logistic trials":  # the same curve in numbers of trials
+        trials = template.trials  # type: ignore[attr-defined]
+        totals = (totals[:, None] if totals.ndim == 1 else totals) * trials
+        return logistic_terms(params, counts * trials, totals, as_points(nodes))
+    if template.closed_form:
+        return part_sums(template, params, counts, totals, as_points(nodes))
+    in_axes = (0, 0, -1, None if totals.ndim == 1 else -1, None)
+    return jax.vmap(general_terms, in_axes)(template, params, counts, totals, as_points(nodes))
+
+
+def general_terms(
+    template: ItemModel, phi: Array, counts: Array, totals: Array, nodes: Array
+) -> tuple[Array, Array, Array]:
+    """Objective, gradient and expected information of one item of any model.
+
+    With natural curves (base, eta) the objective is ``totals . base + counts . eta`` and the
+    information ``sum_g totals_g (d eta / d phi)' V (d eta / d phi)``.
+    """
+
+    def curve(vector: Array) -> Array:
+        item = unpack(template, vector)
+        return jax.vmap(item.natural)(nodes)
+
+    natural, slopes = curve(phi), jax.jacfwd(curve)(phi)
+    table = jnp.concatenate([totals[None], counts]).T
+    value = (table * natural).sum()
+    gradient = (table[..., None] * slopes).sum((0, 1))
+    eta = slopes[:, 1:]
+    variance = jax.vmap(unpack(template, phi).variance)(nodes)
+    weighted = jnp.einsum("gcd,gdp->gcp", variance, eta) * totals[:, None, None]
+    return value, gradient, jnp.einsum("gcp,gcq->pq", eta, weighted)
+
+
+def part_sums(
+    template: ItemModel, params: Array, counts: Array, totals: Array, nodes: Array
+) -> Terms:
+    """The same terms for all items of a link of linear predictors at once, or of several links.
+
+    Only the link is evaluated at every item and node, with the items last; sums over the nodes are
+    products with 1, theta and theta^2; the derivatives of the predictors by the parameters do not
+    depend on the nodes.
+    """
+    basis = jnp.concatenate([jnp.ones_like(nodes[:, :1]), nodes], axis=1)
+    n_basis = basis.shape[1]
+    squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
+    totals = totals[:, None] if totals.ndim == 1 else totals
+    value: Any = 0.0
+    gradient: Any = 0.0
+    information: Any = 0.0
+    chains = chain_of(template, params)
+    for part, chain in zip(parts_of(unpack(template, params)), chains, strict=True):
+        terms = part_terms(part, nodes, counts, totals)
+        score = jnp.stack([basis.T @ table for table in terms.residual])
+        sums = {
+            pair: (squares.T @ table).reshape(n_basis, n_basis, -1)
+            for pair, table in terms.weight.items()
+        }
+        by_params = chained(score, sums, chain)
+        value = value + terms.value.sum(0)
+        gradient, information = gradient + by_params[0], information + by_params[1]
+    return value, gradient, information
 
 
 def penalised_terms(

@@ -42,6 +42,7 @@ from irtcat.latent import (
     EStep,
     ExpectedSums,
     Moments,
+    PackedItems,
     PopulationDesign,
     RowBlock,
     population_step,
@@ -49,7 +50,7 @@ from irtcat.latent import (
     rescaled_populations,
     sums_of_block,
 )
-from irtcat.models import ItemModel, OnePL, ThreePL, TwoPL, parameter_matrix, take, unpack
+from irtcat.models import OnePL, ThreePL, TwoPL, parameter_matrix, take, unpack
 
 CAN_BE_LENGTHENED = (OnePL, TwoPL, ThreePL)
 """Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
@@ -179,10 +180,8 @@ def _removed_scale(problem: Problem, new: MStep, moments: Moments) -> tuple[EMPo
 
 
 def _item_update(
-    params: Any,
+    items: PackedItems,
     sums: ExpectedSums,
-    template: ItemModel,
-    item_weights: Any,
     constraints: Constraints,
     n_steps: Any,
     *,
@@ -191,7 +190,8 @@ def _item_update(
     n_general: int,
     tied: tuple[int, ...],
 ) -> tuple[MStep, Moments, Any]:
-    """The M-step of the items, moments of the abilities, and the log-prior at ``params``."""
+    """The M-step of the items, moments of the abilities, and the log-prior at the items."""
+    template, params, item_weights = items
     if sums.gradient is None:
         counts, totals, theta = sums.belief.counts, sums.belief.totals, sums.theta
         new = m_step(
@@ -222,7 +222,7 @@ def multi_update(
         The update; its ``step`` is that of EM, in standard errors of the complete data.
     """
     rule, design = problem.step_rule, problem.population
-    arguments = point.params, sums, problem.template, problem.item_weights, problem.constraints
+    arguments = problem.items(point.params), sums, problem.constraints
     update = _compiled_update
     if sums.gradient is None and needs_no_program(problem.template, point.params):
         update, arguments = _item_update, jax.tree.map(np.asarray, arguments)
@@ -274,11 +274,9 @@ def sums_at(problem: Problem, state: EMState) -> ExpectedSums:
             nodes = tuple(filled(array, block, dtype) for array in (state.mean, state.covariance))
         sums = sums_of_block(
             problem.rule,
-            state.point.params,
+            problem.items(state.point.params),
             state.point.population,
-            problem.template,
             block,
-            problem.item_weights,
             nodes,
             problem.population,
             problem.has_missing,

@@ -14,6 +14,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision as precision_of
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.start import Start
 from irtcat.fitting.problem.user_priors import FAMILIES, StatedPrior, stated_prior
 from irtcat.models import (
     ItemModel,
@@ -205,8 +206,7 @@ def _keep_one(
 
 def prior_table(
     template: ItemModel,
-    counts: FloatArray,
-    item_n: FloatArray,
+    start: Start,
     priors: Mapping[str, Any] | None,
     weak_priors: bool,
     positive: bool,
@@ -225,8 +225,7 @@ def prior_table(
 
     Args:
         template: the items.
-        counts: number of responses in each category, categories x items.
-        item_n: number of each item's responses.
+        start: counts of the responses.
         priors: parameter name -> prior (see `irtcat.fit`), or None to switch a default prior off.
         weak_priors: whether sparse items get weak priors.
         positive: whether slopes must be above 0.
@@ -239,7 +238,7 @@ def prior_table(
     Returns:
         The table.
     """
-    names = column_names(template)
+    names, counts, item_n = column_names(template), start.counts, start.item_n
     n_items = len(item_n)
     ids = np.arange(n_items).astype(str) if item_ids is None else item_ids
     tied_names = (*tied_parameters(template), *equal)

@@ -24,7 +24,7 @@ from irtcat.fitting.problem.user_priors import check_fixed, fixed_values
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
-from irtcat.latent import RowBlock, rows_on_device
+from irtcat.latent import ResponseRows, RowBlock, rows_on_device
 from irtcat.models import (
     Design,
     ItemModel,
@@ -224,10 +224,7 @@ def set_up(
     guess = functools.partial(
         starting_point,
         template,
-        x,
-        rows.weights,
-        blocks,
-        rows.has_missing,
+        ResponseRows(x, rows.weights, blocks, has_missing=rows.has_missing),
         dtype,
         positive,
         data.categories,
@@ -237,8 +234,7 @@ def set_up(
     start = guess()
     prior = prior_table(
         template,
-        start.counts,
-        start.item_n,
+        start,
         specification.priors,
         specification.weak_priors,
         specification.positive,

@@ -8,7 +8,7 @@ only sums and one number per subject are exchanged.
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,10 +21,10 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, em_update, line_sums
+from irtcat.fitting.em.iteration import EMState, Problem, StepControl, em_update, line_sums
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, RowBlock
+from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, ResponseRows, RowBlock
 from irtcat.scoring import row_blocks
 
 AXIS = "subjects"
@@ -181,9 +181,7 @@ class Sharded:
         padded[..., self.slots] = vectors
         return self._shard(padded, vectors.ndim - 1)
 
-    def _layout(
-        self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float
-    ) -> tuple[Blocks | None, Blocks | None, int]:
+    def _layout(self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float) -> Layout:
         """Blocks of every device, concatenated."""
         parts = [(mean[a:b], sd[a:b]) for a, b in itertools.pairwise(self.starts)]
         layouts = problem.rule.plan.layouts(parts, slack)
@@ -198,7 +196,7 @@ class Sharded:
             )
 
         wide, narrow = ([getattr(one, kind) for one in layouts] for kind in ("wide", "narrow"))
-        return join(wide), join(narrow), layouts[0].window
+        return Layout(join(wide), join(narrow), layouts[0].window)
 
     def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
         """See `irtcat.fitting.em.start.cross_sums`; per-subject sums in the order of the rows."""
@@ -225,35 +223,29 @@ class Sharded:
         self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.iteration.run_e_step`."""
-        wide, narrow, window = self._layout(problem, *state.posteriors(), slack)
-        group = None if problem.group is None else self._rows(problem.group)
-        out = _em_map(
-            *self._replicate((state.point, problem.template)),
+        rows = ResponseRows(
             self.x,
             self._rows(problem.weights),
-            self._replicate(problem.item_weights),
-            group,
-            wide,
-            narrow,
-            *self._replicate(
-                (problem.constraints, problem.held, np.int32(n_steps), np.bool_(expand))
-            ),
-            self._replicate(self.slots),
+            self._layout(problem, *state.posteriors(), slack),
+            None if problem.group is None else self._rows(problem.group),
+            self.has_missing,
+        )
+        items, population = problem.items(state.point.params), state.point.population
+        control = StepControl.of(problem, n_steps, expand)
+        out = _em_map(
+            *self._replicate((items, population)),
+            rows,
+            *self._replicate((problem.constraints, control, self.slots)),
             mesh=self.mesh,
             tied=problem.tied,
-            window=window,
-            has_missing=self.has_missing,
             scaled=problem.step_rule.scaled,
         )
         return _local(out)
 
-    def laid_out(
-        self, problem: Problem, mean: FloatArray, sd: FloatArray
-    ) -> Iterable[tuple[RowBlock, Layout]]:
-        """See `irtcat.fitting.em.iteration.Problem`; the rows of this process."""
-        blocks = self.row_blocks(problem.dtype)
-        parts = [(mean[block.rows], sd[block.rows]) for block in blocks]
-        return zip(blocks, problem.rule.plan.layouts(parts), strict=True)
+    def layouts(self, problem: Problem, mean: FloatArray, sd: FloatArray) -> list[Layout]:
+        """The layout of each block of `row_blocks`, of equal shapes."""
+        parts = [(mean[block.rows], sd[block.rows]) for block in self.row_blocks(problem.dtype)]
+        return problem.rule.plan.layouts(parts)
 
 
 def _local(tree: Any) -> Any:
@@ -297,52 +289,16 @@ def _category_counts(x, weights, rows, *, mesh, n):
     )
 
 
-@functools.partial(jit, static_argnames=("mesh", "tied", "window", "has_missing", "scaled"))
-def _em_map(
-    point,
-    template,
-    x,
-    weights,
-    item_weights,
-    group,
-    wide,
-    narrow,
-    constraints,
-    held,
-    n_steps,
-    expand,
-    slots,
-    *,
-    mesh,
-    tied,
-    window,
-    has_missing,
-    scaled,
-):
+@functools.partial(jit, static_argnames=("mesh", "tied", "scaled"))
+def _em_map(items, population, rows, constraints, control, slots, *, mesh, tied, scaled):
     """The E-step on every device, its sums over all of them, the M-step."""
 
-    def on_device(point, template, item_weights, x, weights, group, wide, narrow):
-        sums, moments = line_sums(
-            point,
-            template,
-            x,
-            weights,
-            item_weights,
-            group,
-            wide,
-            narrow,
-            held,
-            window=window,
-            has_missing=has_missing,
-        )
+    def on_device(items, population, rows):
+        sums, moments = line_sums(items, population, rows)
         return jax.lax.psum(sums, AXIS), _gather(moments, 1)
 
-    shared, split = P(), P(AXIS)
-    specs = (shared, shared, shared, split, split, split, split, split)
     sums, stats = jax.shard_map(
-        on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False
-    )(point, template, item_weights, x, weights, group, wide, narrow)
-    update = em_update(
-        point, template, sums, item_weights, constraints, held, n_steps, expand, tied, scaled
-    )
+        on_device, mesh=mesh, in_specs=(P(), P(), P(AXIS)), out_specs=P(), check_vma=False
+    )(items, population, rows)
+    update = em_update(items, population, sums, constraints, control, tied=tied, scaled=scaled)
     return update, EStep.of_line(stats[:, slots], sums.counts, sums.totals)

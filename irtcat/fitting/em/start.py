@@ -14,6 +14,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.specification import Specification
+from irtcat.latent import ResponseRows
 from irtcat.models import (
     ItemModel,
     field_columns,
@@ -169,10 +170,7 @@ def start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
 
 def starting_point(
     template: ItemModel,
-    x: Array | None,
-    weights: FloatArray,
-    rows: Array | None,
-    has_missing: bool,
+    rows: ResponseRows,
     dtype: np.dtype,
     positive: bool,
     categories: np.ndarray,
@@ -184,14 +182,11 @@ def starting_point(
 
     Args:
         template: the items.
-        x: responses (subjects x items).
-        weights: how many subjects each row stands for.
-        rows: row numbers in blocks, as in `irtcat.scoring.Blocks`.
-        has_missing: whether any response is missing.
+        rows: the responses, with row numbers in blocks; without both where ``engine`` has them.
         dtype: working precision.
         positive: whether all slopes start above 0.
         categories: number of categories of each item.
-        engine: runs the passes over the responses, instead of ``x`` and ``rows``.
+        engine: runs the passes over the responses, where they are not in memory.
         direction: weight of each item in that score; 1 by default.
         pattern: items x abilities, 1 where an item measures an ability, where there are several.
 
@@ -199,7 +194,7 @@ def starting_point(
         The starting point, in float64.
     """
     top = np.asarray(categories - 1, dtype)
-
+    x, weights, has_missing = rows.x, np.asarray(rows.weights), rows.has_missing
     host = _host_sums(np.asarray(x), categories) if x is not None and x.size <= SMALL else None
 
     def sums(left: FloatArray, right: FloatArray) -> Sums:
@@ -207,7 +202,7 @@ def starting_point(
             return host(left, right)
         vectors = np.asarray(left, dtype), np.asarray(right, dtype)
         if engine is None:
-            out = cross_sums(x, top, rows, *vectors, has_missing=has_missing)
+            out = cross_sums(x, top, rows.layout, *vectors, has_missing=has_missing)
         else:
             out = engine.cross_sums(top, *vectors)
         return Sums(*(np.asarray(array, np.float64) for array in out))
@@ -241,7 +236,7 @@ def starting_point(
         counts, square = _fraction_counts(np.asarray(x))
         shares = np.stack([1 - share, share, square])
     else:
-        counts = _counts(x, weights, rows, dtype, categories, item_right, item_n, engine)
+        counts = _counts(rows, dtype, categories, item_right, item_n, engine)
         used = np.arange(len(counts))[:, None] < categories
         shares = np.where(used, counts + 1 / categories, 0) / (item_n + 1)
     slopes = slope
@@ -321,9 +316,7 @@ def _fraction_counts(x: np.ndarray) -> tuple[FloatArray, FloatArray]:
 
 
 def _counts(
-    x: Array | None,
-    weights: FloatArray,
-    rows: Array | None,
+    rows: ResponseRows,
     dtype: np.dtype,
     categories: np.ndarray,
     right: FloatArray,
@@ -331,7 +324,7 @@ def _counts(
     engine: Any,
 ) -> FloatArray:
     """Number of responses in each category, categories x items; fractions count partially."""
-    n_categories = int(categories.max())
+    n_categories, x, weights = int(categories.max()), rows.x, np.asarray(rows.weights)
     if n_categories == 2:
         return np.stack([n - right, right])
     if x is not None and x.size <= SMALL:
@@ -339,7 +332,7 @@ def _counts(
         return np.stack([weights @ (codes == k) for k in range(n_categories)])
     row_weights = jax.device_put(weights.astype(dtype))
     if engine is None:
-        out = category_counts(x, row_weights, rows, n_categories=n_categories)
+        out = category_counts(x, row_weights, rows.layout, n_categories=n_categories)
     else:
         out = engine.category_counts(row_weights, n_categories)
     return np.asarray(out, np.float64)

@@ -6,7 +6,7 @@ and the abilities stay in memory.
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -17,12 +17,12 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, Sums, line_sums, updated
+from irtcat.fitting.em.iteration import EMState, Problem, StepControl, Sums, line_sums, updated
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.fitting.problem.subject_weights import rescaled
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, Layout, LayoutPlan, RowBlock
+from irtcat.latent import EStep, Layout, LayoutPlan, ResponseRows, RowBlock
 from irtcat.scoring import row_blocks
 
 CHUNK_BYTES = 2**27
@@ -153,8 +153,10 @@ class Streamed:
             )
         return total
 
-    def _layouts(self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float):
-        """One layout a chunk, of equal shapes."""
+    def layouts(
+        self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float = 0.0
+    ) -> list[Layout]:
+        """The layout of each block of `row_blocks`, of equal shapes."""
         starts = range(0, self.n_rows, self.rows)
         parts = [(mean[i : i + self.rows], sd[i : i + self.rows]) for i in starts]
         return problem.rule.plan.layouts(parts, slack)
@@ -163,50 +165,31 @@ class Streamed:
         self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
     ) -> Any:
         """See `irtcat.fitting.em.iteration.run_e_step`."""
-        layouts = self._layouts(problem, *state.posteriors(), slack)
+        layouts = self.layouts(problem, *state.posteriors(), slack)
+        items, population = problem.items(state.point.params), state.point.population
         weights = np.asarray(problem.weights)
         stats = np.empty((4, self.n_rows), weights.dtype)
         sums: Sums | None = None
         for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
             group = None if problem.group is None else self._filled(problem.group, at)
-            chunk_sums, stats_ = line_sums(
-                state.point,
-                problem.template,
-                _on_device(chunk),
-                self._filled(weights, at),
-                problem.item_weights,
-                group,
-                layout.wide,
-                layout.narrow,
-                problem.held,
-                window=layout.window,
-                has_missing=self.has_missing,
+            rows = ResponseRows(
+                _on_device(chunk), self._filled(weights, at), layout, group, self.has_missing
             )
+            chunk_sums, stats_ = line_sums(items, population, rows)
             sums = chunk_sums if sums is None else _add(sums, chunk_sums)
             stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
         assert sums is not None
         update = updated(
-            state.point,
-            problem.template,
+            items,
+            population,
             sums,
-            problem.item_weights,
             problem.constraints,
-            problem.held,
+            StepControl.of(problem, n_steps, expand),
             self.n_rows * self.n_items,
-            n_steps=np.int32(n_steps),
-            expand=np.bool_(expand),
             tied=problem.tied,
             scaled=problem.step_rule.scaled,
         )
         return update, EStep.of_line(stats, sums.counts, sums.totals)
-
-    def laid_out(
-        self, problem: Problem, mean: FloatArray, sd: FloatArray
-    ) -> Iterable[tuple[RowBlock, Layout]]:
-        """See `irtcat.fitting.em.iteration.Problem`."""
-        return zip(
-            self.row_blocks(problem.dtype), self._layouts(problem, mean, sd, 0.0), strict=True
-        )
 
 
 def _on_device(chunk: np.ndarray) -> jax.Array:

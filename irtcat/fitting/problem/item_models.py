@@ -1,4 +1,4 @@
-"""The model of each item, where a fit mixes models."""
+"""The model of each item, where a fit mixes models, and responses that suit it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,10 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, brief, check_choice
 from irtcat.bank import ItemBank
+from irtcat.io.source import ResponseSource, as_source
 from irtcat.models import MIXABLE, MODELS, ItemModel, get_model, item_models, mixture
+from irtcat.responses import Responses
+from irtcat.responses._summary import rare_cells
 
 HOW_TO_MIX = 'for items of several models give each its own: model={"2pl": [...], "graded": [...]}'
 
@@ -136,4 +139,70 @@ def check_kinds(
             "model",
             f"one for items of several categories ({graded}) for item {brief(item_ids[j])}",
             f"{cls.members[kinds[j]].key}, but its codes go up to {categories[j] - 1}",
+        )
+
+
+def check_responses(data: Any, cls: type[ItemModel], devices: Any) -> Responses | ResponseSource:
+    """The responses or their source, checked for calibration."""
+    if isinstance(data, Responses):
+        _check_categories(data, cls)
+        if devices is not None and not cls.has_categories:
+            raise argument_error("devices", f"left out for the {cls.key} model", devices)
+        # Other processes may hold more subjects of this fit: they are counted in `Sharded`.
+        n_used = int(data.observed.any(axis=1).sum()) if devices is None else 2
+        if n_used < 2:
+            raise argument_error(
+                "responses",
+                "answers of at least 2 subjects",
+                n_used,
+                "To score one subject on calibrated items use irtcat.score.",
+            )
+        return data
+    source = as_source(data)
+    if source is None:
+        raise argument_error(
+            "responses", "Responses", type(data).__name__, "Build them with Responses.from_array."
+        )
+    if devices is not None:
+        raise argument_error(
+            "devices",
+            "left out for responses that are read in passes",
+            devices,
+            "Read each process's rows into memory, or fit on one device.",
+        )
+    _check_categories(source, cls)
+    if not cls.has_categories:
+        raise InputError(
+            f"The {cls.key} model is fitted to responses in memory. Got a source that is read in "
+            "passes. Read it with irtcat.read_responses."
+        )
+    return source
+
+
+def _check_categories(responses: Responses | ResponseSource, cls: type[ItemModel]) -> None:
+    """Reject responses of a type that the model does not support."""
+    if not cls.is_polytomous and responses.n_categories != 2:
+        graded = ", ".join(name for name, other in MODELS.items() if other.is_polytomous)
+        codes = getattr(responses, "codes", range(responses.n_categories))
+        rare = []
+        if isinstance(responses, Responses):
+            rare = rare_cells(
+                responses.values, responses.subject_ids, responses.item_ids, responses.codes
+            )
+        slips = f" Only {'; '.join(rare)}." if rare else ""
+        advice = f"use a model for graded items ({graded})" if graded else "use a graded model"
+        raise InputError(
+            f"The {cls.key} model is for 2 categories, but the responses have "
+            f"{responses.n_categories} (codes {', '.join(map(str, codes))}).{slips} "
+            f"Score them right/wrong first, or {advice}; {HOW_TO_MIX}."
+        )
+    if cls.is_polytomous and isinstance(responses, Responses) and responses.is_fractional:
+        raise InputError(
+            f"The {cls.key} model is for responses in categories. Got fractions. "
+            "Use a right/wrong model (fractions then count as shares of an answer)."
+        )
+    if cls.is_density and isinstance(responses, Responses) and responses.is_binary:
+        raise InputError(
+            f"The {cls.key} model is for scores between 0 and 1. Got right/wrong answers alone. "
+            "Use a model for those (2pl)."
         )

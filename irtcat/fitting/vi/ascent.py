@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -42,8 +43,14 @@ class Rows(NamedTuple):
     weight: Float[Array, "batches rows"]
 
 
-class Problem(NamedTuple):
-    """Everything that is constant during the ascent.
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("template", "batches", "prior"),
+    meta_fields=("chart", "learned", "theta_learned", "has_missing"),
+)
+@dataclass(frozen=True)
+class Problem:
+    """Everything that is constant during the ascent; all but the first three is static.
 
     Attributes:
         template: the items (their own parameters do not matter).
@@ -68,16 +75,6 @@ class Problem(NamedTuple):
         """Number of batches in a pass over the data."""
         return int(self.batches.weight.shape[0])
 
-    @property
-    def flags(self) -> dict[str, Any]:
-        """The static arguments of the compiled functions."""
-        return {
-            "chart": self.chart,
-            "learned": self.learned,
-            "theta_learned": self.theta_learned,
-            "has_missing": self.has_missing,
-        }
-
 
 class Ascent(NamedTuple):
     """Result of the ascent.
@@ -93,19 +90,20 @@ class Ascent(NamedTuple):
     ending: Ending
 
 
-def _expected(
-    template: ItemModel,
-    guide: Guide,
-    batches: Rows | Cells,
-    at: Array,
-    chart: Chart,
-    has_missing: bool,
-) -> Array:
+def _expected(problem: Problem, guide: Guide, at: Array) -> Array:
     """Expected log-likelihood of one batch."""
+    template, chart, batches = problem.template, problem.chart, problem.batches
     if isinstance(batches, Rows):
         rows, weight = batches.rows[at], batches.weight[at]
-        return expected_rows(template, guide, chart, batches.x, rows, weight, has_missing)
+        return expected_rows(template, guide, chart, batches.x, rows, weight, problem.has_missing)
     return expected_cells(template, guide, chart, jax.tree.map(lambda leaf: leaf[at], batches))
+
+
+def _prior_and_entropy(problem: Problem, guide: Guide) -> Array:
+    """The part of the bound that does not depend on the responses."""
+    return prior_and_entropy(
+        guide, problem.chart, problem.prior, problem.learned, problem.theta_learned
+    )
 
 
 def _unwhiten(centre: Guide, scale: Guide, v: Guide) -> Guide:
@@ -120,9 +118,7 @@ def _scales(guide: Guide) -> Guide:
     return Guide(jnp.exp(guide.log_sd), jnp.ones_like(guide.log_sd), sd, off.astype(sd.dtype))
 
 
-def _optimise_scale(
-    guide: Guide, prior: NormalPrior, chart: Chart, learned: tuple[int, ...], theta_learned: bool
-) -> Guide:
+def _optimise_scale(problem: Problem, guide: Guide) -> Guide:
     """Move the latent scale to the optimum of the priors (parameter expansion).
 
     The likelihood does not change, so a few Newton steps on shift and log-scale, by differences,
@@ -130,8 +126,7 @@ def _optimise_scale(
     """
 
     def bound(move: Array) -> Array:
-        moved = moved_guide(guide, chart, move[0], move[1])
-        return prior_and_entropy(moved, chart, prior, learned, theta_learned)
+        return _prior_and_entropy(problem, moved_guide(guide, problem.chart, move[0], move[1]))
 
     dtype = guide.theta.dtype
     around = jnp.asarray([[0, 0], [1, 0], [0, 1], [-1, 0], [0, -1]], dtype) * PROBE
@@ -145,7 +140,7 @@ def _optimise_scale(
         return move + jnp.where(bound(move + step) > here + noise, step, 0.0)
 
     move = jax.lax.fori_loop(0, 4, newton, jnp.zeros(2, dtype))
-    return moved_guide(guide, chart, move[0], move[1])
+    return moved_guide(guide, problem.chart, move[0], move[1])
 
 
 def _optimiser(rate: Array | float) -> Any:
@@ -154,35 +149,20 @@ def _optimiser(rate: Array | float) -> Any:
     return optax.adam(rate, b1=MOMENTS[0], b2=MOMENTS[1])
 
 
-@functools.partial(
-    jit, static_argnames=("chart", "learned", "theta_learned", "has_missing", "n_steps")
-)
+@functools.partial(jit, static_argnames=("n_steps",))
 def _round(
-    guide: Guide,
-    state: Any,
-    template: ItemModel,
-    batches: Rows | Cells,
-    prior: NormalPrior,
-    key: Array,
-    rate: Array,
-    *,
-    chart: Chart,
-    learned: tuple[int, ...],
-    theta_learned: bool,
-    has_missing: bool,
-    n_steps: int,
+    problem: Problem, guide: Guide, state: Any, key: Array, rate: Array, *, n_steps: int
 ) -> tuple[Guide, Guide, Any, Array, Array]:
     """A round of steps in units of the guide's SDs; returns last and average iterate."""
-    centre = _optimise_scale(guide, prior, chart, learned, theta_learned)
+    centre = _optimise_scale(problem, guide)
     scale = _scales(centre)
-    n_batches = batches.weight.shape[0]
+    n_batches = problem.n_batches
     passes = -(-n_steps // n_batches)
     orders = jax.vmap(lambda k: jax.random.permutation(k, n_batches))(jax.random.split(key, passes))
 
     def loss(v: Guide, at: Array) -> Array:
         here = _unwhiten(centre, scale, v)
-        fit = n_batches * _expected(template, here, batches, at, chart, has_missing)
-        return -fit - prior_and_entropy(here, chart, prior, learned, theta_learned)
+        return -n_batches * _expected(problem, here, at) - _prior_and_entropy(problem, here)
 
     def step(carry: tuple[Guide, Guide, Any], at: Array):
         v, average, state = carry
@@ -201,32 +181,16 @@ def _round(
     return last, mean, state, values.mean(), finite
 
 
-@functools.partial(jit, static_argnames=("chart", "learned", "theta_learned", "has_missing"))
-def _bound(
-    guide: Guide,
-    template: ItemModel,
-    batches: Rows | Cells,
-    prior: NormalPrior,
-    *,
-    chart: Chart,
-    learned: tuple[int, ...],
-    theta_learned: bool,
-    has_missing: bool,
-) -> Array:
-    """The bound over all data, batch by batch."""
+@jit
+def bound_of(problem: Problem, guide: Guide) -> Array:
+    """The evidence lower bound of a guide over all data, batch by batch."""
 
     def add(total: Array, at: Array) -> tuple[Array, None]:
-        return total + _expected(template, guide, batches, at, chart, has_missing), None
+        return total + _expected(problem, guide, at), None
 
-    numbers = jnp.arange(batches.weight.shape[0])
+    numbers = jnp.arange(problem.n_batches)
     fit = jax.lax.scan(add, jnp.zeros((), guide.theta.dtype), numbers)[0]
-    return fit + prior_and_entropy(guide, chart, prior, learned, theta_learned)
-
-
-def bound_of(problem: Problem, guide: Guide) -> float:
-    """The evidence lower bound of a guide over all data."""
-    arguments = problem.template, problem.batches, problem.prior
-    return float(_bound(guide, *arguments, **problem.flags))
+    return fit + _prior_and_entropy(problem, guide)
 
 
 def climb(
@@ -262,20 +226,13 @@ def climb(
     """
     key = jax.random.key(seed)
     per_round = problem.n_batches * max(1, -(-STEPS_A_ROUND // problem.n_batches))
-    arguments = problem.template, problem.batches, problem.prior
     state, average, before = _optimiser(rate).init(guide), guide, -np.inf
 
     def take(number: int) -> Step | None:
         nonlocal guide, average, state, rate, before
         seed, dtype = jax.random.fold_in(key, number * per_round), guide.theta.dtype
         last, mean, new_state, bound, finite = _round(
-            guide,
-            state,
-            *arguments,
-            seed,
-            jnp.asarray(rate, dtype),
-            **problem.flags,
-            n_steps=per_round,
+            problem, guide, state, seed, jnp.asarray(rate, dtype), n_steps=per_round
         )
         if not bool(finite):
             if rate < SMALLEST_RATE:
@@ -298,4 +255,4 @@ def climb(
     if ending.outcome is Outcome.OUT_OF_ITERATIONS:
         ending = ending._replace(outcome=Outcome.OUT_OF_STEPS)
     ending = ending._replace(n_iterations=ending.n_iterations * per_round)
-    return Ascent(average, bound_of(problem, average), ending)
+    return Ascent(average, float(bound_of(problem, average)), ending)

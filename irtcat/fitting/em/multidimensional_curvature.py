@@ -1,0 +1,242 @@
+"""The curvature of a fit of several abilities, by any of their quadratures."""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._common.compilation import FEW, SMALL, jit
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.covariance import (
+    Covariance,
+    Curvature,
+    complete_information,
+    inverse_blocks,
+    with_priors,
+)
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.m_step import Constraints, penalised_terms, prior_slopes
+from irtcat.fitting.em.multidimensional_iteration import filled, sums_at
+from irtcat.fitting.em.multidimensional_scores import (
+    adaptive_score_sums,
+    items_by_ability,
+    product_score_sums,
+)
+from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
+from irtcat.latent import EStep, ExpectedSums, PopulationDesign, n_nodes, population_log_density
+from irtcat.models import ItemModel
+
+STEP = 1e-4
+"""Step of the central differences."""
+
+
+class Multidimensional(Curvature):
+    """The curvature of a fit of several abilities, by any of their quadratures."""
+
+    def __init__(self, problem: Problem, point: EMPoint, belief: EStep, free: BoolArray):
+        # The errors are those of the estimates from all items, also of those that were set aside.
+        super().__init__(problem.of_all_items(), point, belief, free)
+        rule, design = problem.rule, problem.population
+        self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
+        # Observed and expected information of the complete data are equal for linear predictors.
+        differs = rule.is_adaptive and problem.template.closed_form != "logistic"
+        self.by_lines = rule.has_lines and point.params.dtype == np.float64
+        self.by_differences = (self.is_two_tier or several or differs) and not self.by_lines
+
+    def is_full(self, which: str) -> bool:
+        """See `Curvature`; adaptive and two-tier quadrature need float64 for it."""
+        on_grid = not self.problem.rule.is_adaptive and not self.is_two_tier
+        exact = on_grid or self.point.params.dtype == np.float64
+        return exact and (which != "auto" or self.is_affordable(self._work()))
+
+    def _work(self) -> float:
+        """Approximate number of operations for the full matrix."""
+        problem, n_free = self.problem, self.n_free
+        n_rows, n_items = len(problem.weights), len(problem.item_weights)
+        n_predictors = problem.template.n_categories - 1
+        nodes = float(n_nodes(problem.rule)) * problem.population.n_groups
+        if self.by_lines:
+            dims, size = len(problem.rule.members), len(problem.rule.line.nodes)
+            numbers = 2.0 * n_items * n_predictors
+            products = numbers * size * (size * (dims - 1) + numbers * (dims + 1) / dims)
+            if self.is_canonical:
+                products = 2 * dims**2 * nodes + 4 * numbers * (size * dims + numbers)
+            return n_rows * (products + 12 * nodes * int(self.estimated.sum()))
+        if self.by_differences:
+            cost = 60 if problem.rule.is_adaptive else 8
+            return 2.0 * n_free * cost * n_rows * nodes * n_items * n_predictors
+        if problem.rule.is_adaptive:
+            return 2.0 * n_rows * nodes * n_free**2
+        if self.is_canonical:
+            scores = float(n_items * n_predictors * (1 + problem.population.dims))
+            return n_rows * (4 * nodes * scores + 4 * scores**2) + 2 * nodes * scores**2
+        return nodes * (2 * n_rows * (n_items * n_predictors) ** 2 + 3 * self.free.size**2)
+
+    def _sums(self, full: bool) -> tuple[FloatArray, FloatArray]:
+        """Sums over all subjects."""
+        problem, point, blocks = self.problem, self.point, []
+        cells = np.flatnonzero(self.free)
+        if problem.rule.has_lines:
+            problem = problem._replace(rule=problem.rule.on_one_grid())
+        items, design = problem.items(point.params), problem.population
+        static: Any = {"design": design, "full": full}
+        for block in problem.blocks():
+            n_cells = n_nodes(problem.rule)
+            if problem.rule.is_adaptive:
+                n_cells *= point.params.size
+            rows = block.in_chunks(design.n_groups, n_cells, problem.has_missing)
+            common: Any = items, point.population, rows, problem.rule
+            if problem.rule.is_adaptive:
+                nodes = tuple(filled(array, block, point.params.dtype) for array in self.belief[:2])
+                here = adaptive_score_sums(*common, nodes, cells, **static)
+            else:
+                is_canonical = full and self.is_canonical
+                here = grid_score_sums(*common, **static, is_canonical=is_canonical)
+            blocks.append(here)
+        first, second = self.added(blocks)
+        if not problem.rule.is_adaptive or not full:
+            return first, second
+        n = self.free.size
+        at = np.append(cells, n + np.arange(point.population.size))
+        out = np.zeros((2, n + point.population.size, n + point.population.size))
+        out[0][np.ix_(at, at)], out[1][np.ix_(at, at)] = first, second
+        return out[0], out[1]
+
+    def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
+        """See `Curvature`."""
+        if self.by_differences:
+            return self._differenced(), self.outer_products(full=True) if sandwich else None
+        problem, point = self.problem, self.point
+        outer: FloatArray | None = None
+        if self.by_lines and not sandwich:
+            score_covariance = self._product_covariance()
+        else:
+            score_covariance, outer = self._sums(full=True)
+        if sandwich and problem.squares is not None:
+            outer = self.outer_products(full=True)
+        sums = sums_at(problem, EMState.of(point, self.belief))
+        if sums.information is None:
+            complete = complete_information(
+                problem.template,
+                point.params,
+                sums.belief.counts,
+                sums.belief.totals,
+                problem.constraints,
+                sums.theta,
+            )
+        else:
+            complete = with_priors(sums.information, point.params, problem.constraints)
+        population: Any = 0.0
+        by_differences = self.by_lines and not sandwich  # below
+        if self.estimated.any() and not by_differences:
+            population = _population_information(
+                point.population, sums, design=problem.population, n_general=problem.rule.n_general
+            )
+        information = self.louis(complete, population, score_covariance)
+        if by_differences:
+            numbers = np.arange(len(information)) >= point.params.size
+            by_numbers = self._differenced(numbers)[numbers]
+            information[numbers], information[:, numbers] = by_numbers, by_numbers.T
+        return information, outer if sandwich else None
+
+    def _product_covariance(self) -> FloatArray:
+        """Posterior covariance of the scores by the items, 0 for those by the populations."""
+        problem, point = self.problem, self.point
+        rule, design = problem.rule, problem.population
+        own, valid = items_by_ability(np.asarray(rule.members))
+        items = problem.items(point.params)
+        blocks = []
+        for block in problem.blocks():
+            n_cells = len(rule.line.nodes) * point.params.size * len(rule.members)
+            rows = block.in_chunks(design.n_groups, n_cells, problem.has_missing)
+            common = items, point.population, rows, rule, (own, valid)
+            blocks.append(
+                product_score_sums(*common, design=design, is_canonical=self.is_canonical)
+            )
+        sums = np.sum([np.asarray(block, float) for block in blocks], axis=0)
+        ability, slot = (at[np.argsort(own[valid])] for at in np.nonzero(valid))
+        sums = sums.transpose(0, 2, 1, 3, 4, 6, 5, 7)[ability, slot][:, :, :, ability, slot]
+        sums = sums.reshape(len(slot), sums.shape[1] * 2, len(slot), -1)
+        chain = np.asarray(parameter_chain(problem.template, point.params), float)
+        own_chain = np.stack([chain[:, :, 0], chain[np.arange(len(chain)), :, 1 + ability]], 2)
+        own_chain = own_chain.reshape(len(chain), -1, chain.shape[3])
+        size = point.params.size
+        out = np.zeros((size + point.population.size,) * 2)
+        out[:size, :size] = np.einsum(
+            "jap,jalb,lbq->jplq", own_chain, sums, own_chain, optimize=True
+        ).reshape(size, size)
+        return out
+
+    def _score(self, vector: FloatArray) -> FloatArray:
+        """Gradient of the marginal log-posterior by all parameters, the population's last."""
+        problem, like = self.problem, self.point.params
+        params = np.asarray(vector[: like.size].reshape(like.shape), like.dtype)
+        population = vector[like.size :].reshape(self.point.population.shape).astype(like.dtype)
+        point = EMPoint(*map(jax.device_put, (params, population)))
+        sums = sums_at(problem, EMState.of(point, self.belief))
+        score = _score_of_all(
+            point,
+            problem.template,
+            sums,
+            problem.constraints,
+            design=problem.population,
+            n_general=problem.rule.n_general,
+        )
+        return np.concatenate([np.asarray(part, float).ravel() for part in score])
+
+    def _differenced(self, which: Any = True) -> FloatArray:
+        """Minus the derivative of the score; 0 for parameters that are not free, and for others.
+
+        Args:
+            which: the parameters by which the derivative is taken.
+        """
+        at = np.concatenate([np.asarray(part, float).ravel() for part in self.point])
+        information = np.zeros((len(at), len(at)))
+        taken = self.spread.any(axis=1) & which
+        for k in np.flatnonzero(taken):
+            step = STEP * (np.arange(len(at)) == k)
+            information[k] = -(self._score(at + step) - self._score(at - step)) / (2 * STEP)
+        both = taken[:, None] & taken
+        return np.where(both, (information + information.T) / 2, information)
+
+    def by_item(self, sandwich: bool) -> Covariance:
+        """See `Curvature`; two-tier quadrature does not give the scores of single subjects."""
+        del sandwich
+        if self.is_two_tier:
+            return Covariance()
+        precision = np.asarray(self.problem.constraints.prior_precision, float)
+        information = self._sums(full=False)[1] + precision[..., None] * np.eye(self.free.shape[1])
+        return Covariance(blocks=inverse_blocks(information, self.free, ()), how="block")
+
+
+@functools.partial(jit, static_argnames=("design", "n_general"), options=SMALL)
+def _population_information(
+    population: Array, sums: ExpectedSums, *, design: PopulationDesign, n_general: int
+) -> Float[Array, "free free"]:
+    """Information of the complete data on the populations."""
+    moments, size = sums.moments(design, n_general), population.size
+    by_numbers = jax.hessian(population_log_density)(population, moments)
+    return -by_numbers.reshape(size, size)
+
+
+@functools.partial(jit, static_argnames=("design", "n_general"), small_below=FEW)
+def _score_of_all(
+    point: EMPoint,
+    template: ItemModel,
+    sums: ExpectedSums,
+    constraints: Constraints,
+    *,
+    design: PopulationDesign,
+    n_general: int,
+) -> tuple[Float[Array, "items params"], Float[Array, "groups numbers"]]:
+    """Gradient of the marginal log-posterior by the items, and by the populations."""
+    if sums.gradient is None:
+        by_items = penalised_terms(
+            template, point.params, sums.belief.counts, sums.belief.totals, constraints, sums.theta
+        )[1]
+    else:
+        by_items = sums.gradient + prior_slopes(point.params, constraints)[0]
+    moments = sums.moments(design, n_general)
+    return by_items, jax.grad(population_log_density)(point.population, moments)
