@@ -16,8 +16,8 @@ How to combine them is learnt from the calibrated subjects, in four steps:
    for one subject the factor model of the responses is a third estimate F: ``(1 - v) B + v F``.
 3. *Range.* The answers of a new subject give the probability q that it is out of range
    (`irtcat.prediction.out_of_range`). Its score is then X, the posterior mean by equating among
-   stronger subjects, or weaker ones where that is the nearer end. The score is
-   ``(1 - q) B + q X``.
+   stronger subjects, or weaker ones where that is the nearer end; among these it averages over
+   how far the slopes of the items hold. The score is ``(1 - q) B + q X``.
 4. *Interval.* That of the mixture ``(1 - q) N(B, s_B) + q N(X, s_X)``, with s_B from the
    cross-validated errors and s_X from the posterior.
 
@@ -40,12 +40,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import logit
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
-from irtcat.prediction.equating import Equating, full_score_curve
+from irtcat.prediction.equating import Below, Equating, full_score_curves
 from irtcat.prediction.estimate import Estimate, patterns
 from irtcat.prediction.factor_scores import FactorModel, FactorScores
 from irtcat.prediction.intervals import conformal_quantile
@@ -58,14 +59,14 @@ from irtcat.prediction.score_rule import (
     Blend,
     Mixture,
     ScoreRule,
-    end_priors,
+    kinds_of,
     with_shared_priors,
 )
 from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores
 from irtcat.responses import Responses
 from irtcat.scoring import subject_priors
 from irtcat.selection import Request, expectation_of, rechoose
-from irtcat.selection.curves import SLOPE_MEAN, ScoreCurves, score_curves
+from irtcat.selection.curves import BINS, EDGE, SLOPE_MEAN, ScoreCurves, score_curves
 from irtcat.selection.expectation import ScoreSummary
 
 PENALTIES = np.geomspace(1e-2, 10**2.5, 19)
@@ -158,25 +159,36 @@ class Placement:
     def __init__(self, reference: "Reference", item_weights: FloatArray):
         self.summary, self._curves = reference.summary, reference.curves
         self._item_weights = item_weights
-        self._full_score = full_score_curve(self._curves, item_weights)
+        self._below = Below(reference.end, float(self._curves.slope.mean()))
+        self._full_scores = full_score_curves(self._curves, self._below, item_weights)
 
     def equating(self, items: IntArray, weights: FloatArray) -> Equating:
         """Equating by answers to these items, with their weights."""
         curves = ScoreCurves(self._curves.intercept[items], self._curves.slope[items])
-        return Equating(curves, weights, self._item_weights[items], self._full_score)
+        in_score = self._item_weights[items]
+        return Equating(curves, weights, in_score, self._full_scores, self._below)
 
 
 class Reference(NamedTuple):
-    """Item curves of some calibrated subjects, as functions of the plain mean of all items."""
+    """Item curves of some calibrated subjects, as functions of the plain mean of all items.
+
+    Attributes:
+        summary: of the subjects' scores.
+        curves: of all items.
+        end: logit of the least score to which they were fitted.
+    """
 
     summary: ScoreSummary
     curves: ScoreCurves
+    end: float
 
     @staticmethod
     def of(x: FloatArray) -> "Reference":
         """From scores on all items, imputed."""
-        summary = ScoreSummary.of(x.mean(axis=1, dtype=float))
-        return Reference(summary, score_curves(x, slope_mean=SLOPE_MEAN))
+        scores = np.sort(x.mean(axis=1, dtype=float))
+        least = scores[: -(-len(scores) // BINS)].mean()  # of a bin of the curves
+        end = float(logit((least + EDGE) / (1 + 2 * EDGE)))
+        return Reference(ScoreSummary.of(scores), score_curves(x, slope_mean=SLOPE_MEAN), end)
 
 
 class Chosen(NamedTuple):
@@ -456,8 +468,8 @@ def _cross_validated(
         equating = placement.equating(items, weights)
         means = equating.means(answers)
         equated[is_out], sd[is_out] = equating.scores(means)
-        priors = end_priors(placement.summary)
-        by_end[:, is_out] = equating.posterior(means, priors, task.level)[:, 0]
+        kinds = kinds_of(placement.summary)
+        by_end[:, is_out] = equating.posterior(means, kinds, task.level)[:, 0]
         if by_factors is not None:
             factors = subjects.factors(fold)
             by_factors[is_out] = factors.scores(answers, items, task.item_weights)

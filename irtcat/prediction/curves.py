@@ -13,6 +13,7 @@ from scipy.special import logit, ndtri
 from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
+from irtcat.prediction.equating import TEMPER
 from irtcat.prediction.estimate import Estimate, patterns
 from irtcat.prediction.flags import FEW_SIMILAR
 from irtcat.prediction.intervals import conformal_quantile, mixture_interval
@@ -21,9 +22,6 @@ from irtcat.selection.curves import score_curves
 
 GRID = np.linspace(-7, 7, 211)
 """Logits of the full score, from .001 to .999."""
-
-TEMPER = 0.7
-"""Weight of an answer in the likelihood, below 1 since answers correlate given the full score."""
 
 KERNEL_SDS, LEAST_WIDTH = 0.5, 0.01
 """Width of the kernel, in SDs of the curves' errors, and its least value."""

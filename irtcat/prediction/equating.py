@@ -4,6 +4,10 @@ The item `score_curves` give the mean score of each item at every full score. A 
 where the curves of the items that it answered have its mean score, and the curves of all items are
 read there. This only assumes that easy items stay easier than hard ones, so it also holds for
 subjects beyond the calibrated ones. `Equating.posterior` adds what is expected of such subjects.
+
+Slopes are those among the calibrated subjects. Below the weakest of them they may be others: an
+item that is steep among strong subjects need not be steep among weak ones, who guess. So the
+posterior of weaker subjects averages over how far slopes hold (`Below`), by the answers.
 """
 
 from dataclasses import dataclass
@@ -11,16 +15,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import expit, logit, softmax
 
-from irtcat._common.types import FloatArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.estimate import patterns
 from irtcat.selection.curves import EDGE, ScoreCurves
 
 GRID = np.linspace(-9, 9, 541)
 """Logits of the full score, .0001 to .9999. Linear interpolation errs by 5e-6 (30 of 300 items)."""
 
-ITEMS_AT_ONCE = 4096
+ITEMS_AT_ONCE = 1365
 """Bounds the memory of the curves of all items on the grid (18 MB)."""
 
 LEAST_ERROR = 0.25
@@ -34,29 +38,86 @@ of the grid both hardly change, and their ratio is without meaning."""
 CONTINUITY = 0.5
 """SD of the discreteness of a mean of n answers, in 1 / n: a mean at 0 or 1 is not certain."""
 
+HELD = 0.0, 0.5, 1.0
+"""Shares of an item's own slope that may hold below the calibrated scores, each as likely before
+the answers. Those that fitted the weakest 30 % of eleven data sets best, with the stronger half
+calibrated, were .2 to 1.1 (mean .7; of the strongest 30 % .4 to 1.4, mean .9, which is why only
+weaker subjects need it; `experiments/subset_selection`)."""
 
-def full_score_curve(curves: ScoreCurves, item_weights: FloatArray) -> FloatArray:
-    """The full score at each point of `GRID`: the weighted sum of the curves of all items."""
-    total = np.zeros(len(GRID))
+TEMPER = 0.7
+"""Weight of an answer in the likelihood, below 1 since answers correlate given the full score."""
+
+LEAST_PROBABILITY = 1e-5
+"""Of an answer: curves never exclude one."""
+
+
+class Kind(NamedTuple):
+    """What is expected of a kind of subjects.
+
+    Attributes:
+        prior: probability of each point of `GRID`.
+        error_ratio: SD of the errors of equating, in sampling SDs.
+        slopes_hold: whether items have the slopes that they have among the calibrated subjects.
+    """
+
+    prior: FloatArray
+    error_ratio: float
+    slopes_hold: bool = True
+
+
+class Below(NamedTuple):
+    """Item curves that go on below the calibrated scores with a share h of their own slopes.
+
+        logit p_j(t) = a_j + b_j e + (h b_j + (1 - h) b) (t - e)    for t < e
+
+    From h = 1, all slopes are as among the calibrated subjects, to h = 0, all are equal.
+
+    Attributes:
+        end: logit e of the least of the calibrated scores.
+        slope: mean slope b of all items.
+    """
+
+    end: float
+    slope: float
+
+    def __call__(self, curves: ScoreCurves) -> FloatArray:
+        """Mean scores, `HELD` x items x points of `GRID`; the last are those of the curves."""
+        intercept, own = curves.intercept[:, None], curves.slope[:, None]
+        p = np.tile(expit(intercept + own * GRID), (len(HELD), 1, 1))
+        below = GRID[: np.searchsorted(GRID, self.end)]
+        held = np.array(HELD[:-1])[:, None, None]
+        slope = held * own + (1 - held) * self.slope
+        p[:-1, :, : len(below)] = expit(intercept + own * self.end + slope * (below - self.end))
+        return p
+
+
+def full_score_curves(curves: ScoreCurves, below: Below, item_weights: FloatArray) -> FloatArray:
+    """The full score, `HELD` x points of `GRID`: the weighted sum of the curves of all items."""
+    total = np.zeros((len(HELD), len(GRID)))
     in_score = np.flatnonzero(item_weights)
     for start in range(0, len(in_score), ITEMS_AT_ONCE):
         block = in_score[start : start + ITEMS_AT_ONCE]
-        total += item_weights[block] @ curves(GRID, block)
+        of_block = ScoreCurves(curves.intercept[block], curves.slope[block])
+        total += item_weights[block] @ below(of_block)
     return total
 
 
 class SameItems(NamedTuple):
-    """Means of subjects who answered the same items, and their distribution given the full score.
+    """Answers of subjects who answered the same items, and the distribution of their mean.
 
     Attributes:
         rows: the subjects.
-        mean: weighted mean of their answers.
+        items: positions of the items that they answered.
+        answers: their answers to these, subjects x items.
+        mean: weighted mean of the answers.
         n: effective number of answers.
-        expected: expected mean at each point of the grid.
+        expected: expected mean, `HELD` x points of the grid.
         variance: its variance there, over the sampling of the items and the answers.
     """
 
     rows: np.ndarray
+    items: IntArray
+    answers: FloatArray
     mean: FloatArray
     n: float
     expected: FloatArray
@@ -83,13 +144,15 @@ class Equating:
         curves: the curves of these items.
         weights: weight of each of them.
         in_score: weight t of each of them in the full score; those of all items sum to 1.
-        full_score: the full score at each point of `GRID`, from the curves of all items.
+        full_scores: the full score, `HELD` x points of `GRID`, from the curves of all items.
+        below: how the curves go on below the calibrated scores.
     """
 
     curves: ScoreCurves
     weights: FloatArray
     in_score: FloatArray
-    full_score: FloatArray
+    full_scores: FloatArray
+    below: Below
 
     def scores(self, means: Means) -> tuple[FloatArray, FloatArray]:
         """Full scores and their sampling SDs.
@@ -105,19 +168,20 @@ class Equating:
         Returns:
             Score and SD of each subject; NaN without an answer that has weight.
         """
+        full_score = self.full_scores[-1]
         score, sd = np.full((2, means.n_subjects), np.nan)
-        for rows, mean, n, expected, variance in means.groups:
+        for group in means.groups:
+            rows, mean, n = group.rows, group.mean, group.n
+            expected, variance = group.expected[-1], group.variance[-1]
             g = np.maximum.accumulate(expected) + 1e-10 * np.arange(len(GRID))  # strictly rising
             at = np.clip(mean, LEAST_ERROR / n, 1 - LEAST_ERROR / n)
-            score[rows] = np.interp(at, g, self.full_score)
-            rate = np.clip(np.gradient(self.full_score) / np.maximum(np.gradient(g), 1e-6), *RATES)
+            score[rows] = np.interp(at, g, full_score)
+            rate = np.clip(np.gradient(full_score) / np.maximum(np.gradient(g), 1e-6), *RATES)
             # At a mean shrunk inwards a little: all answers right does not imply certainty.
             sd[rows] = np.interp((mean * n + 0.5) / (n + 1), g, np.sqrt(variance) * rate)
         return score, sd
 
-    def posterior(
-        self, means: Means, priors: list[tuple[FloatArray, float]], level: float
-    ) -> FloatArray:
+    def posterior(self, means: Means, kinds: list[Kind], level: float) -> FloatArray:
         """Mean, SD and interval of the full score given the weighted mean of the answers.
 
         The mean m is Normal about g(t) with the variance ``r^2 (1 - f) sum w_j^2 p_j (1 - p_j)``
@@ -126,41 +190,62 @@ class Equating:
         weights, not their curves, say how much each answer counts: curves of new kinds of subjects
         are not known well.
 
+        Where slopes need not hold it is the mean of the posteriors for each share h of them
+        (`Below`), with weights proportional to ``exp(.7 E[log L_h])``, where L_h is the likelihood
+        of the answers and the expectation that of the posterior with h.
+
         Args:
             means: the means of the subjects' answers.
-            priors: probability of each point of `GRID`, and r, for each kind of subject.
+            kinds: what is expected, for each kind of subject.
             level: probability of the interval.
 
         Returns:
             Mean, SD, lower and upper end of the equal-tailed interval, and the log-density of the
-            mean of the answers, priors x 5 x subjects; NaN without an answer that has weight.
+            mean of the answers where all slopes hold, kinds x 5 x subjects; NaN without an answer
+            that has weight.
         """
-        out = np.full((len(priors), 5, means.n_subjects), np.nan)
+        out = np.full((len(kinds), 5, means.n_subjects), np.nan)
         tail = (1 - level) / 2
-        for rows, mean, n, expected, variance in means.groups:
-            for number, (prior, error_ratio) in enumerate(priors):
-                noise = error_ratio**2 * variance + (CONTINUITY / n) ** 2
-                log_density = -0.5 * ((mean[:, None] - expected) ** 2 / noise + np.log(noise))
-                log_density += np.log(np.maximum(prior, 1e-300))
-                highest = log_density.max(axis=1, keepdims=True)
-                density = np.exp(log_density - highest)
-                total = density.sum(axis=1, keepdims=True)
-                out[number, 4, rows] = (highest + np.log(total))[:, 0]
-                density /= total
-                score = density @ self.full_score
-                spread = density @ self.full_score**2 - score**2
-                out[number, :2, rows] = np.stack([score, np.sqrt(np.maximum(spread, 0))], axis=1)
+        for group in means.groups:
+            p = np.clip(self.on_grid[:, group.items], LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+            for number, kind in enumerate(kinds):
+                densities, fits = [], []
+                shares = [-1] if kind.slopes_hold else list(range(len(HELD)))
+                for h in shares:
+                    noise = kind.error_ratio**2 * group.variance[h] + (CONTINUITY / group.n) ** 2
+                    error = group.mean[:, None] - group.expected[h]
+                    log_density = -0.5 * (error**2 / noise + np.log(noise))
+                    log_density += np.log(np.maximum(kind.prior, 1e-300))
+                    highest = log_density.max(axis=1, keepdims=True)
+                    density = np.exp(log_density - highest)
+                    total = density.sum(axis=1, keepdims=True)
+                    out[number, 4, group.rows] = (highest + np.log(total))[:, 0]
+                    densities.append(density / total)
+                    if not kind.slopes_hold:
+                        fit = group.answers @ logit(p[h]) + np.log1p(-p[h]).sum(axis=0)
+                        fits.append((densities[-1] * fit).sum(axis=1))
+                weights = softmax(TEMPER * np.array(fits), axis=0)[..., None] if fits else 1.0
+                by_share = weights * np.array(densities)
+                density = by_share.swapaxes(0, 1).reshape(len(group.rows), -1)
+                full_score = self.full_scores[shares].ravel()
+                score = density @ full_score
+                spread = density @ full_score**2 - score**2
+                out[number, :2, group.rows] = np.stack(
+                    [score, np.sqrt(np.maximum(spread, 0))], axis=1
+                )
+                order = np.argsort(full_score, kind="stable")
+                full_score, density = full_score[order], density[:, order]
                 # The probability of a point is that of the cell around it: half lies below it.
                 below = np.cumsum(density, axis=1) - 0.5 * density
-                for row, cumulative in zip(rows, below, strict=True):
-                    ends = np.interp([tail, 1 - tail], cumulative, self.full_score)
+                for row, cumulative in zip(group.rows, below, strict=True):
+                    ends = np.interp([tail, 1 - tail], cumulative, full_score)
                     out[number, 2:4, row] = ends
         return out
 
     @cached_property
     def on_grid(self) -> FloatArray:
-        """Curves of the items, items x points of `GRID`."""
-        return self.curves(GRID)
+        """Curves of the items, `HELD` x items x points of `GRID`."""
+        return self.below(self.curves)
 
     def expected(self, score: FloatArray) -> FloatArray:
         """Expected answers of subjects with these full scores, subjects x items."""
@@ -172,7 +257,7 @@ class Equating:
         Args:
             x: answers to the items, subjects x items; NaN where missing.
         """
-        p, in_score = self.on_grid, self.in_score
+        in_score = self.in_score
         groups = []
         for is_answered, rows in patterns(x):
             w = np.where(is_answered, self.weights * in_score, 0.0)
@@ -180,11 +265,14 @@ class Equating:
                 w = np.where(is_answered, self.weights, 0.0)
             if w.sum() <= 0:
                 continue
-            w = w / w.sum()
+            items = np.flatnonzero(is_answered)
+            w, answers, p = w[items] / w.sum(), x[np.ix_(rows, items)], self.on_grid[:, items]
             unanswered = 1 - in_score[is_answered].sum()
             group = SameItems(
                 rows=rows,
-                mean=np.where(is_answered, x[rows], 0) @ w,
+                items=items,
+                answers=answers,
+                mean=answers @ w,
                 n=1 / (w**2).sum(),
                 expected=w @ p,
                 variance=(w**2) @ (p * (1 - p)) * max(unanswered, 0),

@@ -29,7 +29,7 @@ from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
 from irtcat.bank import Population
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.answers import align, as_prediction, within_possible
-from irtcat.prediction.equating import GRID, Equating
+from irtcat.prediction.equating import GRID, HELD, Below, Equating
 from irtcat.prediction.estimands import ESTIMANDS, RunNoise, noise_halves, wilson_halves
 from irtcat.prediction.out_of_range import Range, group_starts
 from irtcat.prediction.result import Prediction
@@ -340,7 +340,8 @@ class ShortForm:
             "weights": equating.weights,
             "in_score": equating.in_score,
             "curves": equating.curves,
-            "full_score": equating.full_score,
+            "below": equating.below,
+            "full_scores": dict(zip(map(str, HELD), equating.full_scores, strict=True)),
             "scores": rule.scores,
             "median": rule.median,
             "regression": {
@@ -493,13 +494,17 @@ def _form(document: dict[str, Any]) -> ShortForm:
 
 def _equating(document: dict[str, Any], k: int) -> Equating:
     """The curves and weights of the form's k items."""
+    full_scores = document["full_scores"]
     equating = Equating(
         curves=ScoreCurves(
             *(_numbers(document["curves"], name, k) for name in ScoreCurves._fields)
         ),
         weights=_numbers(document, "weights", k, 0, 1),
         in_score=_numbers(document, "in_score", k, 0, 1),
-        full_score=_numbers(document, "full_score", len(GRID), 0, 1.001),  # sums of shares
+        full_scores=np.array(  # sums of shares
+            [_numbers(full_scores, str(share), len(GRID), 0, 1.001) for share in HELD]
+        ),
+        below=Below(*(_number(document["below"][name]) for name in Below._fields)),
     )
     if not equating.weights.sum() > 0:
         raise ValueError("weights")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit, logit, ndtri
 
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.prediction.equating import GRID, Equating
+from irtcat.prediction.equating import GRID, Equating, Kind
 from irtcat.prediction.estimate import Estimate
 from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
@@ -42,23 +42,24 @@ EXTREME = 0.05
 """Share of the calibrated subjects that are among the best, and among the weakest."""
 
 
-def end_priors(scores: ScoreSummary, kinds: Sequence[str] = ENDS) -> list[tuple[FloatArray, float]]:
-    """Priors of full scores and ratios of errors, if subjects are stronger, or weaker.
+def kinds_of(scores: ScoreSummary, names: Sequence[str] = ENDS) -> list[Kind]:
+    """What is expected of subjects who are stronger, or weaker.
 
     Args:
         scores: summary of the calibrated subjects' scores.
-        kinds: "stronger", "weaker" or both.
+        names: expectations.
     """
-    priors = []
-    for kind in kinds:
-        row = EXPECTATIONS[kind]
-        priors.append((row.prior(scores, GRID), row.error_ratio))
-    return priors
+    kinds = []
+    for name in names:
+        row = EXPECTATIONS[name]
+        kinds.append(Kind(row.prior(scores, GRID), row.error_ratio, row.slopes_hold))
+    return kinds
 
 
-def doubted(scores: ScoreSummary, prior: FloatArray) -> FloatArray:
-    """A prior mixed with that of subjects like the calibrated ones, in case it is wrong."""
-    return (1 - DOUBT) * prior + DOUBT * EXPECTATIONS["similar"].prior(scores, GRID)
+def doubted(scores: ScoreSummary, kind: Kind) -> Kind:
+    """The same with subjects like the calibrated ones mixed in, in case it is wrong."""
+    similar = EXPECTATIONS["similar"].prior(scores, GRID)
+    return kind._replace(prior=(1 - DOUBT) * kind.prior + DOUBT * similar)
 
 
 class Mixture(NamedTuple):
@@ -201,9 +202,9 @@ class ScoreRule:
 
     def _placed(self, x: FloatArray, expect: str, level: float) -> Estimate:
         """For subjects who are expected to be stronger, or weaker: the posterior."""
-        ((prior, error_ratio),) = end_priors(self.scores, [expect])
-        priors = [(prior, error_ratio), (doubted(self.scores, prior), error_ratio)]
-        certain, in_doubt = self.equating.posterior(self.equating.means(x), priors, level)
+        (kind,) = kinds_of(self.scores, [expect])
+        kinds = [kind, doubted(self.scores, kind)]
+        certain, in_doubt = self.equating.posterior(self.equating.means(x), kinds, level)
         score, (lower, upper) = certain[0], in_doubt[2:4]
         is_stronger = EXPECTATIONS[expect].direction > 0
         contradicts = upper < self.median if is_stronger else lower > self.median
@@ -236,8 +237,8 @@ class ScoreRule:
         if self.factors is not None:
             v = blend.factor_weight
             mean = (1 - v) * mean + v * self.factors(answers)
-        kinds = ENDS if expect is None else (*ENDS, expect)
-        ends = self.equating.posterior(means, end_priors(self.scores, kinds), level)
+        names = ENDS if expect is None else (*ENDS, expect)
+        ends = self.equating.posterior(means, kinds_of(self.scores, names), level)
         outside, outside_sd, *_, log_density = np.where(below > 0.5, ends[0], ends[1])
         evidence, doubt = Evidence.of(new, blend.range), None
         if expect is not None:

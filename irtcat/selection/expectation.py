@@ -67,6 +67,7 @@ class Expectation:
             subjects like them.
         error_ratio: SD of the errors of equating for such subjects, in sampling SDs.
         drawn: share of the items that an adaptive evaluation draws at random.
+        slopes_hold: whether the slopes of the items are those among the calibrated subjects.
     """
 
     summary: str
@@ -75,6 +76,7 @@ class Expectation:
     direction: int = 0
     error_ratio: float = 1.0
     drawn: float = 1.0
+    slopes_hold: bool = True
 
     def strategy_for(self, n_items: int, n_subjects: int) -> str:
         """The default strategy, for a number of items and of calibrated subjects.
@@ -147,6 +149,7 @@ EXPECTATIONS = {
         strategy_for_few="neyman",
         direction=-1,
         error_ratio=1.2,
+        slopes_hold=False,
     ),
 }
 """Expectations by name. The error ratios are those with which intervals had their coverage among

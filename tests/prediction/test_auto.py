@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
 from irtcat.prediction import auto, full_scores, score_rule
-from irtcat.prediction.equating import full_score_curve
+from irtcat.prediction.equating import Below, full_score_curves
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import Priors
 from irtcat.selection import rechoose
@@ -178,8 +178,9 @@ def test_curves_are_at_the_top_of_their_penalised_likelihood():
 
 def equating_of(curves, item_weights, items, weights):
     of_items = ScoreCurves(curves.intercept[items], curves.slope[items])
-    total = full_score_curve(curves, item_weights)
-    return auto.Equating(of_items, weights, item_weights[items], total)
+    below = Below(-1.0, curves.slope.mean())
+    total = full_score_curves(curves, below, item_weights)
+    return auto.Equating(of_items, weights, item_weights[items], total, below)
 
 
 def test_equating_solves_its_equation():

@@ -254,6 +254,7 @@ def changed(document, **changes):
         (lambda d: changed(d, renew="soon"), r"damaged \(renew\)"),
         (lambda d: changed(d, range={**d["range"], "sd": [0] * 18}), r"damaged \(range\)"),
         (lambda d: changed(d, weights=[0] * 20), r"damaged \(weights\)"),
+        (lambda d: changed(d, full_scores={"1.0": d["full_scores"]["1.0"]}), r"damaged \('0.0'\)"),
         (lambda d: changed(d, weights=[2] * 20), "weights must be from 0 to 1"),
         (lambda d: changed(d, norms={**d["norms"], "n_subjects": 10**12}), "10{12} subjects"),
         (lambda d: changed(d, range={**d["range"], "n": -1}), "-1 subjects"),

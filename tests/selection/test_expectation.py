@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm
 
@@ -10,7 +11,7 @@ import irtcat
 from irtcat import ItemBank, Responses, leaderboard, predict, select
 from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session
-from irtcat.prediction.equating import GRID, Equating, full_score_curve
+from irtcat.prediction.equating import GRID, Below, Equating, Kind, full_score_curves
 from irtcat.prediction.flags import EXPECTED
 from irtcat.selection import EXPECTATIONS, centred_scores, expectation_of, read_subset, rechoose
 from irtcat.selection.curves import SLOPE_MEAN, ScoreCurves, score_curves
@@ -67,7 +68,10 @@ def test_subjects_with_one_score_have_a_proper_prior():
         assert prior.sum() == pytest.approx(1)
 
 
-def test_the_posterior_is_that_of_brute_force_integration(calibration):
+@pytest.mark.parametrize("slopes_hold", [True, False])
+def test_the_posterior_is_that_of_brute_force_integration(calibration, slopes_hold):
+    """Where slopes need not hold below the calibrated scores, with a share of them."""
+    end = 1.0
     x = np.clip(centred_scores(calibration).centred + centred_scores(calibration).means, 0, 1)
     curves = score_curves(x, slope_mean=SLOPE_MEAN)
     row = EXPECTATIONS["stronger"]
@@ -76,20 +80,27 @@ def test_the_posterior_is_that_of_brute_force_integration(calibration):
     answers = (np.arange(23) % 4 > 0).astype(float)[None]
     prior = prior_of(row, x.mean(axis=1), GRID)
     share = np.full(N_ITEMS, 1 / N_ITEMS)
+    below = Below(end, curves.slope.mean())
     equating = Equating(
         ScoreCurves(curves.intercept[items], curves.slope[items]),
         weights,
         share[items],
-        full_score_curve(curves, share),
+        full_score_curves(curves, below, share),
+        below,
     )
-    posterior = equating.posterior(equating.means(answers), [(prior, 1.3)], 0.9)
+    posterior = equating.posterior(equating.means(answers), [Kind(prior, 1.3, slopes_hold)], 0.9)
     mean, sd, lower, upper, log_density = posterior[0, :, 0]
 
     logits = logit(np.clip(x.mean(axis=1), 0.005, 0.995))
     edge, scale = np.quantile(logits, 0.9), logits.std() / 2
 
-    def density(t):
-        p = curves(np.array([t]), items)[:, 0]
+    def p_of(t, held):
+        slope = held * curves.slope + (1 - held) * curves.slope.mean()
+        at_end = curves.intercept + curves.slope * end
+        return expit(at_end + np.where(t < end, slope, curves.slope) * (t - end))
+
+    def density(t, held=1.0):
+        p = p_of(t, held)[items]
         variance = 1.3**2 * (1 - 23 / N_ITEMS) * (weights**2 * p * (1 - p)).sum()
         variance += (0.5 * (weights**2).sum()) ** 2
         like = norm.pdf((answers[0] * weights).sum(), weights @ p, np.sqrt(variance))
@@ -98,25 +109,37 @@ def test_the_posterior_is_that_of_brute_force_integration(calibration):
     def prior_density(t):
         return expit((t - edge) / scale + 1) * expit(t) * expit(-t)
 
-    def score(t):
-        return curves(np.array([t])).mean()
+    def log_likelihood(t, held):
+        p = p_of(t, held)[items]
+        return (answers[0] * np.log(p) + (1 - answers[0]) * np.log1p(-p)).sum()
 
-    def integral(f):
-        return quad(f, -9, 9, limit=400)[0]
+    def integral(f, low=-9, high=9):
+        return quad(f, low, high, limit=400, points=[min(end, high)])[0]
 
-    total = integral(density)
-    expected = integral(lambda t: density(t) * score(t)) / total
-    square = integral(lambda t: density(t) * score(t) ** 2) / total
+    parts, weight = [], []
+    for held in (1.0,) if slopes_hold else (0.0, 0.5, 1.0):
+        total = integral(lambda t, held=held: density(t, held))
+        score = integral(lambda t, held=held: density(t, held) * p_of(t, held).mean()) / total
+        square = integral(lambda t, held=held: density(t, held) * p_of(t, held).mean() ** 2) / total
+        fit = integral(lambda t, held=held: density(t, held) * log_likelihood(t, held)) / total
+        parts.append((score, square, total, held))
+        weight.append(0.7 * fit)
+    weight = np.exp(np.array(weight) - max(weight))
+    weight /= weight.sum()
+    expected, square = weight @ np.array(parts)[:, :2]
     assert mean == pytest.approx(expected, abs=2e-5)
     assert sd == pytest.approx(np.sqrt(square - expected**2), abs=2e-5)
     # But for the constant of the Normal.
-    log_mean = np.log(total / integral(prior_density) * np.sqrt(2 * np.pi))
+    log_mean = np.log(parts[-1][2] / integral(prior_density) * np.sqrt(2 * np.pi))
     assert log_density == pytest.approx(log_mean, abs=1e-3)
-    t = np.linspace(-9, 9, 541)
-    for end, probability in ((lower, 0.05), (upper, 0.95)):
-        at = np.interp(end, equating.full_score, t)
-        below = quad(density, -9, at, limit=400)[0] / total
-        assert below == pytest.approx(probability, abs=2e-3)
+    for bound, probability in ((lower, 0.05), (upper, 0.95)):
+        share_below = 0.0
+        for share_of, (_, _, total, held) in zip(weight, parts, strict=True):
+            at = brentq(lambda t, held=held, bound=bound: p_of(t, held).mean() - bound, -9, 9)
+            share_below += (
+                share_of * integral(lambda t, held=held: density(t, held), -9, at) / total
+            )
+        assert share_below == pytest.approx(probability, abs=3e-3)
 
 
 def test_inclusion_follows_the_expected_spread_of_the_answers(calibration):
