@@ -721,7 +721,7 @@ def _rows(path: Path) -> Any:
     mark = "," if path.suffix == ".csv" else "\t"
     import csv
 
-    text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+    text = io.StringIO(plain.plain_text(path.read_bytes()), newline="")
     csv.field_size_limit(2**30)
     header, *rows = [row for row in csv.reader(text, delimiter=mark, strict=True) if row]
     return header, rows

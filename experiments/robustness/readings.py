@@ -48,6 +48,7 @@ __all__ = [
 
 MISSING = ("", "na", "nan", "null")
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+DECIMAL_COMMA = re.compile(r"^([-+]?[0-9]*),([0-9]+)$")
 STEMS = {
     "subject": {
         "subject",
@@ -114,6 +115,7 @@ def number(text: str) -> float:
         return math.nan
     if text in ("true", "false"):
         return float(text == "true")
+    text = DECIMAL_COMMA.sub(r"\1.\2", text)
     if not NUMBER.fullmatch(text):
         raise UnsoundError(text)
     return float(text)
@@ -150,9 +152,19 @@ def matrix(subjects: Iterable[Any], items: Iterable[Any], rows: Any) -> dict[str
 # ---------------------------------------------------------------- tables of text
 
 
+def plain_text(data: bytes) -> str:
+    """UTF-16 by its mark, UTF-8, or what Windows makes of other bytes."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252")
+
+
 def records(data: bytes, mark: str, least: int = 2) -> list[list[str]]:
     """The rows of a table by the csv module, blank ones left out; all of the header's width."""
-    text = data.decode("utf-8-sig")
+    text = plain_text(data)
     if "\0" in text:
         raise UnsoundError("zero byte")
     csv.field_size_limit(2**30)

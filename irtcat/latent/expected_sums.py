@@ -49,6 +49,7 @@ from irtcat.latent.product import (
     product_step,
 )
 from irtcat.latent.quadrature_choice import Quadrature, n_nodes
+from irtcat.models import ItemModel
 
 ARRAYS_PER_CONTRAST = 4
 """Arrays of rows x nodes x items per contrast in an adaptive E-step, roughly: its chunks of rows

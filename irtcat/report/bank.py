@@ -1,5 +1,6 @@
 """The report section of a bank: facts, information, and the table of items."""
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -173,6 +174,9 @@ MOST_METADATA = 8
 """Metadata columns shown of each kind (short values, long texts)."""
 MOST_LETTERS = 60
 """Letters of the name of a column."""
+STEP = re.compile(r"(b|d|ak)\d+")
+"""Columns with the parameters of single categories, which a page may omit: the curves show them."""
+
 MAIN = ("b", "mdiff", "proportion_correct")
 """Columns of an item that a phone shows."""
 FEW_SUBJECTS = 30
@@ -433,7 +437,7 @@ def _parameter_columns(bank: ItemBank, frame: pd.DataFrame) -> list[Block]:
         if name == "flag" or _is_trivial(name, frame[key]):
             continue
         share = name == "proportion_correct"
-        minor = name.startswith("se_") or name in ("n_responses",)
+        minor = name.startswith("se_") or name == "n_responses" or bool(STEP.fullmatch(name))
         label = SHARE.get(bank.model.takes) if share else None
         main = name in MAIN
         columns.append(column(name, frame[key], label, minor=minor, percent=share, main=main))

@@ -514,6 +514,15 @@ def _by_theta(tables: dict[str, pd.DataFrame]) -> Block | None:
     )
 
 
+MOST = 1e300
+"""Whole numbers above this, as only a damaged file has, have no float."""
+
+
+def _figure(value: float) -> str:
+    """A number with four significant digits."""
+    return f"{value:,.4g}" if not abs(value) > MOST else f"beyond {MOST:g}"
+
+
 def facts_of(document: dict[str, Any]) -> dict[str, str]:
     """The scalar values and intervals of a JSON document, by label."""
     out = {}
@@ -521,7 +530,7 @@ def facts_of(document: dict[str, Any]) -> dict[str, str]:
         if isinstance(value, bool) or value is None:
             out[words(key)] = {True: "yes", False: "no", None: "—"}[value]
         elif isinstance(value, (int, float)):
-            out[words(key)] = f"{value:,.4g}"
+            out[words(key)] = _figure(value)
         elif isinstance(value, str) and len(value) <= 200:
             out[words(key)] = value
         elif (
@@ -529,7 +538,7 @@ def facts_of(document: dict[str, Any]) -> dict[str, str]:
             and len(value) == 2
             and all(isinstance(end, (int, float)) for end in value)
         ):
-            out[words(key)] = f"{value[0]:.4g} to {value[1]:.4g}"
+            out[words(key)] = " to ".join(map(_figure, value))
         elif isinstance(value, dict):
             out |= {f"{words(key)}: {k.lower()}": v for k, v in facts_of(value).items()}
     return out
