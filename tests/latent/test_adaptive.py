@@ -7,7 +7,7 @@ import pytest
 
 from irtcat import ItemBank
 from irtcat._common.precision import precision
-from irtcat.fitting.em.m_step_terms import item_terms
+from irtcat.fitting.em.m_step import item_terms
 from irtcat.latent.adaptive import adaptive_quadrature
 from irtcat.latent.expected_sums import RowBlock, sums_of_block
 from irtcat.latent.population import PopulationDesign, population_numbers
