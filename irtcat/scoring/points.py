@@ -23,7 +23,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.latent import mixture_log_density
 from irtcat.models import ItemModel, in_precision, steepest_slope
-from irtcat.scoring.posteriors import row_blocks
+from irtcat.scoring.posteriors import padded, row_blocks
 
 CELLS, MOST_CELLS = 240, 7680
 """Cells of the grid: default, and maximum where items are steep."""
@@ -312,13 +312,14 @@ def point_estimates(
         The estimates, in float64. Where the objective is flat within the bounds, its maximum is
         searched beyond them, and the estimate is the bound on its side.
     """
-    n_rows, n_items = x.shape
+    n_rows = len(x)
+    model, x = padded(model, x)
     items, answers = in_precision(model, dtype), jnp.asarray(x)
     narrowest = float(prior[1].min()) if prior.ndim > 1 else np.inf
 
     def within(low: float, high: float) -> PointEstimate:
         n_cells = _n_cells(model, (low, high), narrowest)
-        rows = jnp.asarray(row_blocks(n_rows, max(8 * n_items, n_cells), dtype.itemsize))
+        rows = jnp.asarray(row_blocks(len(x), max(8 * x.shape[1], n_cells), dtype.itemsize))
         numbers = (jnp.asarray(value, dtype) for value in ((low, high), prior, drop))
         out = _estimate(items, answers, rows, *numbers, kind=kind, n_cells=n_cells)
         return PointEstimate(*(np.asarray(array)[:n_rows] for array in out))

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 from irtcat._common.compilation import BEST, jit
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.latent import round_up
 from irtcat.latent.layout import WIDE_SD, block_bytes
 from irtcat.latent.likelihood import log_likelihood
 from irtcat.latent.line import (
@@ -109,7 +110,27 @@ QUANTILE_CELLS = 2**18
 """Cells of the posteriors of which quantiles are computed at a time, so that they stay in cache."""
 
 SMALL = 2**20
-"""Up to this many responses the items are padded: similar banks then share one program."""
+"""Up to this many responses items and rows are padded."""
+
+
+FEWEST_ROWS = 8
+"""Smallest number of rows of a program."""
+
+
+def padded(model: ItemModel, x: np.ndarray) -> tuple[ItemModel, np.ndarray]:
+    """Items and responses filled up to few distinct sizes, so that compiled programs are reused.
+
+    Items are repeats of the last one without responses, and rows repeats of the last row. Large
+    matrices stay as they are: they take longer to score than their program to compile.
+    """
+    if x.size > SMALL or x.dtype == np.int32 or not len(x):
+        return model, x
+    model = filled(model)
+    n_items = len(jax.tree.leaves(model)[0]) - x.shape[1]
+    n_rows = round_up(len(x), FEWEST_ROWS) - len(x)
+    none = np.nan if x.dtype.kind == "f" else -1
+    x = np.pad(x, ((0, 0), (0, n_items)), constant_values=none)
+    return model, np.pad(x, ((0, n_rows), (0, 0)), mode="edge")
 
 
 def prior_of(prior: tuple[Array, ...] | None, rows: Array) -> Prior:
@@ -305,23 +326,22 @@ def posterior(
         The posterior, in float64.
     """
     n_cells, steep = n_cells_for(model), changes_too_fast(model)
-    if x.size <= SMALL and x.dtype != np.int32:
-        model = filled(model)
-        n_more = len(jax.tree.leaves(model)[0]) - x.shape[1]
-        none = np.nan if x.dtype.kind == "f" else -1
-        if n_more:
-            x, has_missing = np.pad(x, ((0, 0), (0, n_more)), constant_values=none), True
     n_rows, n_items = x.shape
+    model, x = padded(model, x)
+    has_missing = has_missing or x.shape[1] > n_items
+    no_row, n_items = x.shape
     items, answers = in_precision(model, dtype), jax.device_put(x)
     priors = None
     if prior is not None:
         priors = tuple(np.asarray(part, dtype) for part in prior)
+        if len(prior) != MIXTURE:
+            priors = tuple(np.pad(part, (0, no_row - n_rows), mode="edge") for part in priors)
 
     def summed(which: np.ndarray, limit: float, n_cells: int) -> Posterior:
         """Integrate rows on a grid; where it is too narrow or too coarse, on the next one."""
         nodes = np.linspace(-limit, limit, n_cells + 1, dtype=dtype)
         least = np.asarray(least_sd_for(model, 2 * limit / n_cells), dtype)
-        rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, n_rows, np.int32)
+        rows = np.full(2 ** int(np.ceil(np.log2(len(which)))) + 1, no_row, np.int32)
         rows[: len(which)] = which  # few distinct lengths, so that compiled programs are reused
         width = max(min(n_items, CURVE_CELLS // n_cells), n_cells)
         blocks = rows[row_blocks(len(rows) - 1, width, dtype.itemsize)]
@@ -347,7 +367,7 @@ def posterior(
     if steep:
         out = summed(np.arange(n_rows), LIMIT, n_cells)
     else:
-        rows = jax.device_put(row_blocks(n_rows, max(n_items, N_NODES), dtype.itemsize))
+        rows = jax.device_put(row_blocks(no_row, max(n_items, N_NODES), dtype.itemsize))
         result = _posterior(
             items, answers, rows, has_missing=has_missing, like=np.zeros((), dtype), prior=priors
         )
