@@ -56,8 +56,8 @@ from irtcat.models import (
     category_parameters,
     column_names,
     design_of,
+    evaluated,
     expected_responses,
-    filled,
     item_categories,
     item_models,
     logistic_items,
@@ -800,7 +800,7 @@ class ItemBank:
         if not self.model.has_categories:
             with precision("float64"):
                 points = ability_points(theta, self.model.dims)
-                return np.asarray(expected_responses(filled(self.model), points))[: self.n_items]
+                return evaluated(expected_responses, self.model, points)
         by_category = self.category_probabilities(theta)
         highest = item_categories(self.model) - 1
         return np.take_along_axis(by_category, highest[:, None, None], axis=2)[..., 0]
@@ -817,7 +817,7 @@ class ItemBank:
         """
         with precision("float64"):
             points = ability_points(theta, self.model.dims)
-            return np.asarray(probabilities(filled(self.model), points))[: self.n_items]
+            return evaluated(probabilities, self.model, points)
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
         """Draw one response of every subject to every item.

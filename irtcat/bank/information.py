@@ -22,7 +22,7 @@ from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank.bank import ItemBank
 from irtcat.bank.needs import check_needs
-from irtcat.models import ItemModel, ability_points, filled
+from irtcat.models import ItemModel, ability_points, evaluated
 
 ABILITIES_AT_ONCE = 64
 """Abilities per block of `summed_information`: bounds its memory at 64 numbers an item."""
@@ -97,8 +97,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
     """
     points = ability_points(theta, bank.model.dims).reshape(-1, bank.model.dims)
     with precision("float64"):
-        # `filled` repeats the last item, so that banks of similar size share a compiled program.
-        matrices = np.asarray(_matrices(filled(bank.model), points))[: bank.n_items]
+        matrices = evaluated(_matrices, bank.model, points)
     shape = bank.population.shape
     return matrices.reshape(bank.n_items, len(points), *shape, *shape)
 

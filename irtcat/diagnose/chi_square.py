@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy.special import gammaincc
@@ -14,7 +13,7 @@ from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import VERSION_GROUP, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
-from irtcat.models import as_points, filled, item_categories, probabilities
+from irtcat.models import as_points, evaluated, item_categories, probabilities
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import group_labels, match, mixture_note, refuse_versions, with_versions
@@ -173,8 +172,8 @@ _probabilities = jit(probabilities)
 def curves(bank: ItemBank, points: FloatArray) -> FloatArray:
     """Probabilities of all categories, items x nodes x categories."""
     with precision("float64"):
-        nodes = as_points(jnp.asarray(points, float))
-        return np.asarray(_probabilities(filled(bank.model), nodes))[: bank.n_items]
+        nodes = as_points(np.asarray(points, float))
+        return evaluated(_probabilities, bank.model, nodes)
 
 
 def chi_square_p(statistic: Any, df: Any) -> FloatArray:

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -601,10 +601,10 @@ def simulate(model: ItemModel, theta: Float[Array, "subjects *dims"], key: Array
 
 
 OFTEN = 16
-"""The number of items is padded to a multiple of this, so that compiled programs are reused."""
+"""Numbers of items and of points are padded to multiples of this, so that programs are reused."""
 
 MANY = 256
-"""From this many items on padding costs more than it saves."""
+"""From this many items or points on padding costs more than it saves."""
 
 
 def filled(model: ModelT) -> ModelT:
@@ -616,5 +616,22 @@ def filled(model: ModelT) -> ModelT:
     n_items = len(jax.tree.leaves(model)[0])
     if n_items >= MANY:
         return model
-    index = np.minimum(np.arange(n_items + -n_items % OFTEN), n_items - 1)
+    index = _repeating_last(n_items)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[index], model)
+
+
+def _repeating_last(n: int) -> np.ndarray:
+    """Positions, as many as a multiple of `OFTEN`; the last one is repeated."""
+    return np.minimum(np.arange(n + -n % OFTEN), n - 1)
+
+
+def evaluated(
+    function: Callable[[Any, Any], Array], model: ItemModel, points: np.ndarray
+) -> np.ndarray:
+    """A compiled function of items and abilities, items x points x ...
+
+    Both are padded with repeats of the last one (see `filled`), which are dropped from the result.
+    """
+    n_items, n = len(jax.tree.leaves(model)[0]), len(points)
+    padded = points[_repeating_last(n)] if n < MANY else points
+    return np.asarray(function(filled(model), padded))[:n_items, :n]
