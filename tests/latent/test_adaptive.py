@@ -9,6 +9,7 @@ from irtcat import ItemBank
 from irtcat._common.precision import precision
 from irtcat.fitting.em.m_step import item_terms
 from irtcat.latent.adaptive import adaptive_quadrature
+from irtcat.latent.e_step import PackedItems
 from irtcat.latent.expected_sums import RowBlock, sums_of_block
 from irtcat.latent.population import PopulationDesign, population_numbers
 from irtcat.latent.quadrature_choice import as_rule
@@ -53,10 +54,11 @@ def test_items_on_lines_have_the_sums_of_items_at_the_nodes(model, name, n_group
         weights = jnp.asarray(rng.integers(1, 4, N_ROWS), dtype)
         item_weights = jnp.ones(N_ITEMS, dtype).at[5].set(0)
         block = RowBlock(slice(0, N_ROWS), jnp.asarray(x), weights, group)
-        items, rest = (params, numbers, template, block, item_weights), (design, has_missing)
+        items = PackedItems(template, params, item_weights)
+        common = items, numbers, block, tuple(nodes), design, has_missing
         rule = as_rule(adaptive_quadrature(DIMS), pattern, DIMS, dtype, is_product=True)
-        lines = sums_of_block(rule, *items, tuple(nodes), *rest)
-        plain = sums_of_block(rule._replace(lines=None), *items, tuple(nodes), *rest)
+        lines = sums_of_block(rule, *common)
+        plain = sums_of_block(rule._replace(lines=None), *common)
         counts = lines.belief.counts, lines.belief.totals, lines.theta
         _, gradient, information = jax.jit(item_terms)(template, params, *counts)
     error = 1e-5 if name == "float64" else 1e-3

@@ -327,7 +327,7 @@ def test_all_faults_of_a_test_are_listed_at_once():
         "The `score.sd` field must be a finite number above 0. Got 0.",
         "t/items/sum.md: there is no field 'shufle'. Did you mean `shuffle`?",
         "t/items/half.md: expected a formula in LaTeX",
-        "t/items/keys.toml, [root]: there is no field 'answer'. The fields: key, points",
+        "t/items/keys.toml, [root]: there is no field 'answer'. Known are key, points",
         "t/items/double.md: expected a key. Got none. Give key, points or rubric",
         "t/items/keys.toml: expected keys of items that exist. Got dubble",
         "t/parameters.csv, row 5, item 'ratio', column a: expected a number. Got 'x'.",

@@ -430,7 +430,7 @@ class Session:
             70.7% (95% interval 45.5% to 96.0%), by the bank's curves
             >>> calibration = bank.simulate(np.linspace(-2, 2, 50), seed=1)
             >>> print(session.full_score(calibration))
-            72.7% (95% interval 23.2% to 100.0%), by auto: regression
+            72.7% (95% interval 23.3% to 100.0%), by auto: regression
         """
         check_interval("level", level)
         estimator = self.config.default_estimator if estimator is None else estimator
