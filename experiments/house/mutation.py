@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,23 +46,23 @@ AREAS = {
     "prediction": Area(("prediction/*.py",), ("tests/prediction",)),
 }
 
-COMPARISONS = {
+SWAPPED = {
     ast.Lt: ("<", "<="),
     ast.LtE: ("<=", "<"),
     ast.Gt: (">", ">="),
     ast.GtE: (">=", ">"),
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
-}
-OPERATORS = {
     ast.Add: ("+", "-"),
     ast.Sub: ("-", "+"),
     ast.Mult: ("*", "/"),
     ast.Div: ("/", "*"),
     ast.BitAnd: ("&", "|"),
     ast.BitOr: ("|", "&"),
+    ast.And: ("and", "or"),
+    ast.Or: ("or", "and"),
 }
-WORDS = {ast.And: ("and", "or"), ast.Or: ("or", "and")}
+"""Operators and comparisons, and what takes their place."""
 
 LONGEST = 1200
 """Seconds after which the tests of a mutant are ended: it does not stop, and so is found."""
@@ -159,17 +159,18 @@ def computing(node: ast.AST) -> Iterator[ast.AST]:
 
 def changes(node: ast.AST, lines: list[str]) -> Iterator[tuple[int, int, str, str]]:
     """Line, offset, old and new text of each change of a node."""
+    operands: list[ast.expr] = []
+    operators: list[Any] = []
     if isinstance(node, ast.Compare):
-        ends = [node.left, *node.comparators]
-        for left, right, operator in zip(ends, ends[1:], node.ops, strict=False):
-            if type(operator) in COMPARISONS:
-                yield from between(left, right, *COMPARISONS[type(operator)], lines)
-    elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        yield from between(node.left, node.right, *OPERATORS[type(node.op)], lines)
+        operands, operators = [node.left, *node.comparators], node.ops
+    elif isinstance(node, ast.BinOp):
+        operands, operators = [node.left, node.right], [node.op]
     elif isinstance(node, ast.BoolOp):
-        for left, right in zip(node.values, node.values[1:], strict=False):
-            yield from between(left, right, *WORDS[type(node.op)], lines)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        operands, operators = node.values, [node.op] * (len(node.values) - 1)
+    for left, right, operator in zip(operands, operands[1:], operators, strict=False):
+        if type(operator) in SWAPPED:
+            yield from between(left, right, *SWAPPED[type(operator)], lines)
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield node.lineno, offset(node, lines), str(node.value), str(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         old = ast.get_source_segment("\n".join(lines), node)
