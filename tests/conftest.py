@@ -1,5 +1,6 @@
 """Shared by all tests: reference numbers, brute-force answers, shapes checked while testing."""
 
+import ast
 import functools
 import gc
 import json
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 import typer.testing
-from jaxtyping import install_import_hook
+from jaxtyping import _import_hook, install_import_hook
 from scipy.special import expit
 
 CHECKED_MODULES = [
@@ -46,6 +47,29 @@ CHECKED_MODULES = [
 ]
 """Modules and packages whose annotated shapes are enforced while testing (jaxtyping, beartype)."""
 
+
+class CheckedFunctions(_import_hook.JaxtypingTransformer):
+    """The functions to check: not those within functions, unless their annotations have shapes.
+
+    They would be decorated anew whenever the outer function runs: a quarter of the time of fits.
+    """
+
+    def visit_FunctionDef(self, node):  # noqa: N802
+        is_inner = any(isinstance(parent, ast.FunctionDef) for parent in self._parents)
+        node = super().visit_FunctionDef(node)
+        if is_inner and not has_shape(node):
+            node.decorator_list.pop()
+        return node
+
+
+def has_shape(function):
+    """Whether an annotation holds a text, as those of jaxtyping do."""
+    annotations = [part.annotation for part in ast.walk(function.args) if isinstance(part, ast.arg)]
+    parts = [part for each in (*annotations, function.returns) if each for part in ast.walk(each)]
+    return any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
+
+
+_import_hook.JaxtypingTransformer = CheckedFunctions
 install_import_hook(CHECKED_MODULES, "beartype.beartype")
 
 HERE = Path(__file__).parent
