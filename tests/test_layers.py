@@ -53,8 +53,9 @@ EXTRAS = {"features": {"sklearn"}, "training": {"torch"}}
 
 
 PACKAGE = Package(ROOT)
-tree, imports, part_of, is_package = (
+tree, nodes, imports, part_of, is_package = (
     PACKAGE.tree,
+    PACKAGE.nodes,
     PACKAGE.imports,
     PACKAGE.part_of,
     PACKAGE.is_package,
@@ -120,7 +121,7 @@ def test_the_service_uses_public_names_only():
     for name in modules():
         if part_of(name) != "service":
             continue
-        for node in ast.walk(tree(name)):
+        for node in nodes(name):
             if isinstance(node, ast.Import):
                 wrong += [f"{name} imports {a.name}" for a in node.names if "irtcat." in a.name]
             elif isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "irtcat":
@@ -163,7 +164,7 @@ def test_records_are_built_by_keyword():
     records = {
         node.name
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.ClassDef)
         and (
             any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
@@ -173,7 +174,7 @@ def test_records_are_built_by_keyword():
     long = [
         f"{name}:{node.lineno} {node.func.id}"
         for name in modules()
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id in records and len(node.args) > 5
     ]
@@ -194,7 +195,7 @@ def test_public_and_internal_names(package):
         alias.name
         for name in modules()
         if part_of(name) != package
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.ImportFrom) and node.module == f"irtcat.{package}"
         for alias in node.names
     }
@@ -302,7 +303,7 @@ def test_no_code_outside_latent_asks_which_quadrature_it_has():
         f"{name}:{node.lineno}"
         for name in modules()
         if not name.startswith("irtcat.latent")
-        for node in ast.walk(tree(name))
+        for node in nodes(name)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
         if "Quadrature" in ast.unparse(node.args[1])
     ]

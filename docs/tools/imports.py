@@ -20,6 +20,7 @@ class Package:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.tree = cache(self._tree)
+        self.nodes = cache(self._nodes)
         self.face = cache(self._face)
         self.imports = cache(self._imports)
 
@@ -35,6 +36,9 @@ class Package:
     def _tree(self, name: str) -> ast.Module:
         return ast.parse(self.modules[name].read_text(encoding="utf-8"))
 
+    def _nodes(self, name: str) -> list[ast.AST]:
+        return list(ast.walk(self.tree(name)))
+
     def is_package(self, name: str) -> bool:
         """Whether a module is the ``__init__`` of a package."""
         return self.modules[name].name == "__init__.py"
@@ -43,7 +47,7 @@ class Package:
         """Where the names that a package's ``__init__`` imports come from: module and name."""
         return {
             alias.asname or alias.name: (str(node.module), alias.name)
-            for node in ast.walk(self.tree(package))
+            for node in self.nodes(package)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
@@ -61,7 +65,7 @@ class Package:
     def _imports(self, name: str) -> frozenset[str]:
         """Every module that a module imports, also inside functions and for types."""
         out = set()
-        for node in ast.walk(self.tree(name)):
+        for node in self.nodes(name):
             if isinstance(node, ast.Import):
                 out |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
