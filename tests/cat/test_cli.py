@@ -155,6 +155,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", [pytest.param("computing", marks=pytest.mark.slow), "writing"])
 @pytest.mark.parametrize("out", [pytest.param("new/deep", marks=pytest.mark.slow), "old"])
 def test_an_interrupted_simulation_leaves_nothing(call, tmp_path, when, out):

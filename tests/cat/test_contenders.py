@@ -69,6 +69,7 @@ def test_the_best_is_among_them(dtype):
     assert (np.asarray(few) == np.asarray(all_)).all()
 
 
+@pytest.mark.slow
 def test_whole_sessions_are_the_same(monkeypatch):
     bank = random_bank(N, slopes=(0.5, 2.0))
     config = Config(max_items=LENGTH, method="map")

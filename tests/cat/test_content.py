@@ -39,6 +39,7 @@ def counts_by_group(bank, items, names=GROUPS):
 THIRDS = {"alg": 0.33, "geo": 0.33, "num": 0.34}
 
 
+@pytest.mark.slow_cases("kingsbury-zara", "bounds")
 @pytest.mark.parametrize("content", ["shadow", "kingsbury-zara", "penalties", "bounds", ()])
 def test_shares_that_are_not_whole_numbers_are_rounded(content):
     bank = bank_of((20, 20, 10, 10))
@@ -114,6 +115,7 @@ def test_what_can_never_be_asked_is_refused():
         Config(max_items=5, targets={"alg": 1.0})
 
 
+@pytest.mark.slow
 def test_positions_of_pretest_items_do_not_count():
     bank = bank_of((25, 25, 25, 25))
     bank.items["new"] = np.arange(100) >= 80
@@ -346,6 +348,7 @@ def random_sessions(seed):
     return bank, config, report
 
 
+@pytest.mark.slow_cases("5", "7")
 @pytest.mark.parametrize("seed", [3, 5, 7])
 def test_random_rules_hold_in_every_session(seed):
     made = random_sessions(seed)
@@ -364,6 +367,7 @@ def test_many_random_rules_hold_in_every_session():
     assert kept >= 8
 
 
+@pytest.mark.slow
 def test_sets_of_enemies_that_span_groups():
     """Counts by group alone do not decide: the tests that are left are found by programming."""
     bank = bank_of((3, 3, 4))
@@ -432,6 +436,7 @@ def test_the_plan_is_for_the_length_that_is_certain():
     assert replace(config, stopping="n>=4", min_items=6).least_length == 6
 
 
+@pytest.mark.slow_cases(r"[1-3]\d")
 @pytest.mark.parametrize("seed", range(40))
 def test_the_best_form_is_that_of_the_integer_program(seed):
     """Random bounds, overlapping sets of enemies across groups, and required items."""

@@ -91,6 +91,7 @@ def test_responses_of_a_report(report):
     assert {"item"} == {told.items.index.name}
 
 
+@pytest.mark.slow
 def test_scores_at_each_length(report):
     """Better with every length, close to the answers' own, and intervals that hold."""
     errors = []

@@ -39,6 +39,7 @@ def asked(report, row):
     return [report.item_ids[i] for i in report.items[row]]
 
 
+@pytest.mark.slow_cases("None-.*")
 @pytest.mark.parametrize(
     ("expect", "known"), [("stronger", KNOWN), (None, KNOWN.subset(range(50)))]
 )
@@ -193,6 +194,7 @@ def test_sessions_compile_nothing_after_the_first():
     assert conduct(0) == conduct(1) == conduct(2)
 
 
+@pytest.mark.slow
 def test_batches_follow_the_subset_and_the_factors():
     bank, config = plan_evaluation(BANK, KNOWN, 12, batch=4)
     report = replay(bank, NEW, config)
@@ -220,6 +222,7 @@ def test_a_skipped_answer_leaves_the_fixed_subset_as_it_is():
     assert report.predict(bank, KNOWN).score == pytest.approx(want.score, abs=1e-12)
 
 
+@pytest.mark.slow_cases("50")
 @pytest.mark.parametrize("n_known", [120, 50])
 def test_sessions_stop_when_the_predicted_interval_is_as_narrow_as_promised(n_known):
     """Against the SD of the factor model after each item; also in a fixed subset (50 subjects)."""

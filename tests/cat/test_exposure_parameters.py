@@ -112,6 +112,7 @@ def test_faults_of_a_file(parameters, tmp_path):
         ExposureParameters.load(tmp_path / "none.json")
 
 
+@pytest.mark.slow_cases("restricted", "overlap")
 @pytest.mark.parametrize("rule", ["restricted", "eligibility", "overlap"])
 def test_rules_by_earlier_sessions_need_them(rule):
     """Alone in memory such a rule would let everything through."""

@@ -35,6 +35,7 @@ def finished(config, row=1, seed=3, skip=()):
     return run(BANK, config, lambda item: None if item in skip else answer(item), seed=seed)
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("batch", [1, 3])
 def test_the_interval_ends_at_the_exact_score(batch):
     report = replay(BANK, NEW, Config.guaranteed(40, batch=batch), seed=1)
@@ -130,6 +131,7 @@ def test_skipped_items_widen_the_interval_on_both_sides():
     assert "skipped items count as 0 in the lower end" in score.flag
 
 
+@pytest.mark.slow
 def test_a_wrong_bank_still_covers():
     wrong = ItemBank.from_parameters(a=2.0, b=-3 * np.asarray(BANK.to_frame()["b"]))
     x = np.tile(NEW.to_numpy(), (50, 1))

@@ -103,6 +103,7 @@ def test_belief_and_values(criterion):
     assert session.asked == best[:1]
 
 
+@pytest.mark.slow_cases("a-optimal")
 @pytest.mark.parametrize("criterion", ["d-optimal", "a-optimal"])
 def test_graded_items_of_two_abilities_by_hand(criterion):
     slopes = np.random.default_rng(1).uniform(0, 2, (N, 2))
@@ -205,6 +206,7 @@ def test_bifactor_and_two_tier_banks(general, tmp_path):
     assert (replay(bank, data, config).n_items <= 8).all()
 
 
+@pytest.mark.slow_cases("mpwi")
 @pytest.mark.parametrize("criterion", ["mpwi", "mepv", "mutual-information", "score-optimal"])
 def test_rules_that_integrate_have_nodes_of_each_subject(criterion):
     """With independent abilities of which items measure three, four are as three on a grid."""
@@ -232,6 +234,7 @@ def test_predicted_scores_of_many_abilities():
     assert (np.isfinite(drawn).sum(axis=1) == 3).all()
 
 
+@pytest.mark.slow
 def test_simulated():
     theta = RNG.multivariate_normal([0, 0], BANK.population.correlations, 300)
     plain = Config(criterion="d-optimal", method="map", max_items=8)

@@ -88,6 +88,7 @@ def test_finer_nodes_change_nothing():
     assert told[0] == pytest.approx(told[1], abs=1e-5)
 
 
+@pytest.mark.slow_cases("a-optimal", "t-optimal")
 @pytest.mark.parametrize("criterion", ["d-optimal", "a-optimal", "t-optimal"])
 def test_every_choice_is_the_best_by_numpy(criterion, plain):
     report = plain
@@ -216,6 +217,7 @@ def test_content_enemies_and_exposure_hold():
     assert (spread > 0).sum() > (free > 0).sum()
 
 
+@pytest.mark.slow
 def test_sympson_hetter_is_calibrated():
     config = replace(PLAIN, exposure=part("sympson-hetter", rate=0.7))
     counts = calibrate_exposure(BANK, np.tile(TRUTH, (4, 1)), config, rounds=4)
@@ -319,6 +321,7 @@ def test_own_priors():
         simulate(BANK, TRUTH, PLAIN, prior=(TRUTH[:3], 1.0))
 
 
+@pytest.mark.slow
 def test_three_abilities():
     slopes = np.repeat(1.5 * np.eye(3), 4, axis=0)
     bank = ItemBank.from_slopes(slopes, np.tile([-1.0, -0.3, 0.3, 1.0], 3))

@@ -81,6 +81,7 @@ def test_a_density_is_one(name):
     assert shares @ (sds**2 + means**2) == pytest.approx(population.sd**2 + population.mean**2)
 
 
+@pytest.mark.slow_cases("spiky", "mixture")  # "mixture of densities" has both
 @CASES
 def test_eap_after_each_answer_is_that_of_brute_force(name):
     bank = bank_of(name)
@@ -122,6 +123,7 @@ def test_a_mixture_counts_as_itself_not_as_the_normal_of_its_moments():
     assert abs(thetas[0] - thetas[3]) > 0.05
 
 
+@pytest.mark.slow_cases("spiky")
 @pytest.mark.parametrize("name", ["skewed", "spiky", "mixture"])
 def test_a_session_of_all_items_has_the_eap_of_score(name):
     """To rounding under a mixture; under a density, which `score` sums over its nodes, to h^2."""

@@ -347,6 +347,7 @@ def estimates_of_both(config):
     return estimates
 
 
+@pytest.mark.slow_cases("graded")
 @pytest.mark.parametrize("model", ["3pl", "graded", "nominal"])
 def test_every_criterion_values_every_item(model):
     """Each from a fresh look: finite, and as many as there are items."""
@@ -400,6 +401,8 @@ CASES = [
 ]
 
 
+# Sessions of the others run in tests of their own.
+@pytest.mark.slow_cases("length-(none|criterion|shadow|penalties|testlets)", "length|se|sprt")
 @pytest.mark.parametrize("rule", CASES, ids=lambda c: "-".join(map(str, list(c.values())[2:4])))
 def test_every_rule_runs_a_session(bank30, reference, rule):
     """Every row of every table: items differ, and the session ends."""

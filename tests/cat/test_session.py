@@ -88,6 +88,7 @@ def test_graded_answers_skips_and_codes():
         session.answer(session.asked[0], 0)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("graded", [False, True])
 def test_skipped_items_are_expected_as_those_not_asked_are(graded):
     """The predicted score after every answer, of session and report, by brute force."""
@@ -237,6 +238,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment(tmp_path):
     """No acknowledged answer is lost, and no item is given twice (more kills: experiments/cat)."""
     path, bank = tmp_path / "sessions.db", BANK.save(tmp_path / "bank.npz")
@@ -335,6 +337,7 @@ def from_logs(store, config):
     return given, eligible, sessions
 
 
+@pytest.mark.slow_cases("restricted", "overlap")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_counts_of_exposure_are_those_of_the_logs(tmp_path, rule):
     config = Config(max_items=5, exposure=rule)

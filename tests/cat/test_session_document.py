@@ -77,6 +77,7 @@ def sealed(document, key=None):
     return {**document, "digest": document_digest(document, key)}
 
 
+@pytest.mark.slow_cases("single")
 @pytest.mark.parametrize("config", [CONFIG, PAIRS], ids=["single", "batches"])
 def test_no_value_of_a_document_can_be_changed(config):
     document = half_done(config).to_json()
@@ -97,6 +98,7 @@ def test_no_value_of_a_document_can_be_changed(config):
         load({**document, "more": 1}, config)
 
 
+@pytest.mark.slow_cases("single")
 @pytest.mark.parametrize("config", [CONFIG, PAIRS], ids=["single", "batches"])
 def test_a_changed_value_with_its_digest_is_valid_or_refused(config):
     """Without a key a digest can be made anew: what it covers must still be a session."""

@@ -99,6 +99,7 @@ def test_the_report():
     assert np.abs(report.score - exact).mean() < 0.06
 
 
+@pytest.mark.slow
 def test_adaptive_beats_random():
     rmse = {
         name: simulate(BANK, THETA, Config(criterion=name, max_items=12)).summary()["rmse"]
@@ -107,6 +108,7 @@ def test_adaptive_beats_random():
     assert rmse["mepv"] < 0.85 * rmse["random"]
 
 
+@pytest.mark.slow
 def test_exposure_rules_hold():
     theta = np.random.default_rng(0).normal(size=1000)
     rate, length = 0.4, 10

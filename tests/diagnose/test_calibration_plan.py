@@ -183,6 +183,7 @@ def test_rmsea_power_and_sample_size_are_those_of_the_noncentral_chi_square(df, 
     assert power_by_scipy(df, n - 1, null, alternative) < 0.8
 
 
+@pytest.mark.slow
 def test_rmsea_power_is_the_share_of_simulated_statistics():
     """Statistics drawn as sums of squares of shifted Normal numbers, without any distribution."""
     rng, df, n = np.random.default_rng(0), 8, 400

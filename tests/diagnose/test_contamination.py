@@ -130,6 +130,7 @@ def test_the_share_maximises_the_likelihood(leak):
         assert best.fun < none.fun
 
 
+@pytest.mark.slow
 def test_without_contamination_nobody_is_accused():
     rng = np.random.default_rng(1)
     bank = ItemBank.from_parameters(a=rng.lognormal(0.2, 0.3, 120), b=rng.normal(0, 1.5, 120))

@@ -181,6 +181,7 @@ def test_moments_of_x2_by_enumeration(groups):
     assert np.mean(means_of_x2) < 0.5  # far below df = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["2pl", "rasch", "graded"])
 def test_independent_pairs_are_rejected_at_the_nominal_rate(model):
     """df = 1 rejected 1.5 % of fitted 2PL pairs."""

@@ -109,6 +109,7 @@ def simulated(n=500, n_dif=3, shift=1.2, seed=0, n_items=9, n_groups=2):
     return Responses.from_array(np.concatenate(parts)), labels
 
 
+@pytest.mark.slow
 def test_purification():
     """A third of the items harder for one group: without purifying, others look easier."""
     responses, labels = simulated()

@@ -45,6 +45,7 @@ def drift_of(responses, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("60-.*")
 @pytest.mark.parametrize(("n_items", "sets", "tolerance"), [(20, 20, 0.15), (60, 10, 0.08)])
 def test_without_drift_the_statistics_are_standard_normal(n_items, sets, tolerance):

@@ -56,6 +56,7 @@ def simulated(model, rng, n, n_items):
     return bank, bank.simulate(rng.normal(size=n), int(rng.integers(2**31)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["rasch", "2pl", "graded"])
 def test_items_that_fit_are_flagged_at_the_nominal_rate(model):
     """Uncorrected, half to all of these z are beyond 2."""
@@ -98,6 +99,7 @@ def test_several_abilities():
         assert is_flagged or (z.abs() > 2).mean(axis=None) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["map", "wle", "eap"])
 def test_subjects_that_fit(method):
     rng = np.random.default_rng(5)

@@ -96,6 +96,7 @@ def test_complete_data_are_the_analysis_of_variance():
     assert np.isnan(found["subject x item x judge"])
 
 
+@pytest.mark.slow
 def test_components_are_recovered_also_where_judgements_are_missing():
     rng = np.random.default_rng(1)
     found = []

@@ -92,6 +92,7 @@ def test_ordered_categories_counted_pair_by_pair():
     assert table["std_p_dif"]["i2"] == pytest.approx(difference / weight)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_the_spread_of_estimates():
     """Ordered categories, small strata, and a common cumulative odds ratio of 2."""
     rng = np.random.default_rng(0)

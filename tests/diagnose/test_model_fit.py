@@ -33,6 +33,7 @@ def close(found, theirs, rtol=2e-4):
         assert getattr(found, name) == pytest.approx(want, rel=rtol, abs=2e-5), name
 
 
+@pytest.mark.slow_cases("lsat6-.*")
 @pytest.mark.parametrize(("data", "model"), LSAT)
 def test_lsat_is_mirts(lsat, lsat_fit, data, model):
     """Shared slopes and a free SD counted right, whether 1PL or Rasch."""
@@ -263,7 +264,7 @@ def test_pairwise_moments_of_complete_answers_are_the_same(lsat, lsat_fit):
     assert (other.df, other.n_subjects) == (one.df, one.n_subjects)
 
 
-@pytest.mark.slow_cases("M2")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["M2", "C2"])
 def test_pairwise_covariance_is_that_of_the_moments(kind):
     """The covariance of pairwise moments by simulation of the data themselves."""
@@ -295,12 +296,13 @@ def test_pairs_that_nobody_answered_are_left_out():
     x = bank.simulate(rng.normal(size=1500), seed=1).to_numpy()
     x[:750, :3], x[750:, -3:] = np.nan, np.nan
     r = Responses.from_array(x)
-    found = model_fit(fit(r, "2pl").bank, r, missing="pairwise")
+    fitted = fit(r, "2pl").bank
+    found = model_fit(fitted, r, missing="pairwise")
     assert (found.n_subjects, found.n_left_out) == (1500, 0)
     assert found.n_moments == 10 + 45 - 9
     assert found.p > 0.01
     with pytest.raises(InputError, match="complete rows"):
-        model_fit(fit(r, "2pl").bank, r)
+        model_fit(fitted, r)
     with pytest.raises(InputError, match="missing"):
         model_fit(bank, r, missing="some")
 
@@ -327,6 +329,7 @@ def test_weighted_moments_are_those_of_repeated_rows():
         model_fit(bank, x, missing="pairwise", subject_weights=w)
 
 
+@pytest.mark.slow
 def test_the_design_effect_is_the_mean_of_the_statistic_over_samples():
     """Samples by weights that depend on an answer, for a model without estimated parameters."""
     bank = ItemBank.from_parameters(a=[1.0, 1.2, 0.8], b=[-0.5, 0.0, 0.5])

@@ -62,6 +62,7 @@ def test_lz_star_by_hand(method):
         assert value == pytest.approx(by_hand(a, b, x, theta, r_0), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ml", pytest.param("wle", marks=pytest.mark.slow), "map"])
 def test_lz_star_is_standard_normal_and_lz_is_not(method):
     """1,500 subjects, 40 items; graded ones in half the cases."""

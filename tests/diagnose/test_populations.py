@@ -68,6 +68,7 @@ def test_figures(people, systems):
     assert (table["p_adjusted"] == table["p"]).all()
 
 
+@pytest.mark.slow
 def test_no_difference(people):
     """Equal items in another population: z is about standard Normal."""
     other = calibrated(B, -0.5, 1.2, 3)
@@ -110,6 +111,7 @@ def with_a_flat_item(bank, a, b):
     return replace(bank, model=unpack(bank.model, params), covariance=covariance)
 
 
+@pytest.mark.slow_cases("difficulties1")
 @pytest.mark.parametrize("difficulties", [(-18.0, 13.0), (-7.0, 6.0)])
 def test_a_flat_item_does_not_decide_the_agreement(people, difficulties):
     """Slopes of .06 (SE .08): difficulties are not determined, and in no correlation."""

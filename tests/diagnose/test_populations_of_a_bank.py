@@ -63,6 +63,7 @@ def test_m2_of_all_groups_is_mirts(fitted):
     assert model_fit(f.bank.of_group(first), other, estimated="none").p < 1e-6
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_without_groups_the_mixture_is_tested_and_said(fitted):
     f, r, groups, case = fitted
     found = model_fit(f.bank, r)
@@ -75,6 +76,7 @@ def test_without_groups_the_mixture_is_tested_and_said(fitted):
     assert ld_statistics(f.bank, r, groups=groups).note == ""
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_s_x2_by_group_has_mirts_statistic(fitted):
     f, r, groups, case = fitted
     table = s_x2(f.bank, r, groups=groups)
@@ -89,6 +91,7 @@ def test_s_x2_by_group_has_mirts_statistic(fitted):
         assert (table.loc[label, "n"] == (groups == label).sum()).all()
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_the_parameters_of_an_item_are_subtracted_once_over_the_groups(fitted):
     f, r, groups, case = fitted
     table = s_x2(f.bank, r, groups=groups)
@@ -131,6 +134,7 @@ def test_all_measures_take_groups(fitted):
         assert omega(f.bank)["total"] > omega(f.bank, group="A")["total"]
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_unknown_labels_name_the_subject(fitted):
     f, r, groups, _ = fitted
     wrong = groups.copy()

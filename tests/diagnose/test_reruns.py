@@ -135,6 +135,7 @@ def test_a_resample_is_a_smaller_benchmark():
         np.testing.assert_allclose(whole[source], alone[source], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_components_are_recovered():
     sds = (0.03, 0.06, 0.04, 0.02, 0.05)
     x = np.stack(
@@ -253,6 +254,7 @@ def test_intervals_of_proportions_are_statsmodels(numbers):
         assert found == pytest.approx((k / n, low, high), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_coverage_of_the_intervals():
     """pass@k over draws of items and trials; a share of .95 within sampling error."""
     rng = np.random.default_rng(10)

@@ -48,6 +48,7 @@ def test_observed_scores_are_those_of_all_patterns():
     np.testing.assert_allclose(found, equipercentile_equated(*shares), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_errors_are_the_spread_over_calibrations():
     """Both forms calibrated again and again, by equivalent groups."""
     forms = [ItemBank.from_parameters(a=1.2, b=B[k]) for k in (0, 1)]

@@ -94,6 +94,7 @@ def test_a_mapping_is_the_same_as_one_matrix(iterations):
     assert "2 benchmarks, 16 items" in repr(one)
 
 
+@pytest.mark.slow
 def test_graded_items_of_different_numbers_of_categories():
     rng = np.random.default_rng(0)
     general = rng.normal(size=(600, 1))

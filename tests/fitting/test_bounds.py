@@ -28,6 +28,7 @@ def _few_subjects(seed: int) -> Responses:
     return Responses.from_array(np.vstack([values, copies]))
 
 
+@pytest.mark.slow_cases("4-.*")
 @pytest.mark.parametrize(("seed", "previous"), [(1, -12266.27199), (4, -11841.15952)])
 def test_items_at_a_bound_do_not_slow_the_fit_down(seed, previous):
     """Took 210 and 59 iterations while the latent scale was removed as if no bound were active."""
@@ -117,6 +118,7 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
         np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)
 
 
+@pytest.mark.slow_cases("options2")
 @pytest.mark.parametrize(
     "options",
     [{}, {"equal": {"slope": [[0, 1, 2], [3, 4]]}}, {"priors": {"slope": ("lognormal", 0, 0.5)}}],

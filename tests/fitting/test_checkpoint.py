@@ -134,7 +134,7 @@ def test_what_does_not_belong_is_refused(interrupted, responses, tmp_path):
         fit(responses, solver=EM(checkpoint=3))
 
 
-def test_writing_is_rare(tmp_path, responses, monkeypatch):
+def test_writing_is_rare(tmp_path, responses, whole, monkeypatch):
     """A quick fit writes once, at its end."""
     written = []
     monkeypatch.setattr(
@@ -142,6 +142,11 @@ def test_writing_is_rare(tmp_path, responses, monkeypatch):
     )
     run(responses, checkpoint=tmp_path / "a.npz")
     assert written == [True]
+    # After every iteration, if that long has gone by: what a killed process leaves.
+    written.clear()
+    monkeypatch.setattr(_checkpoint, "EVERY", 0.0)
+    run(responses, checkpoint=tmp_path / "b.npz")
+    assert written == [False] * (whole.n_iterations + 1) + [True]
 
 
 KILLED = """
@@ -161,6 +166,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_its_last_state(tmp_path, responses, whole):
     file, matrix = tmp_path / "state.npz", tmp_path / "data.npz"
     responses.save(matrix)

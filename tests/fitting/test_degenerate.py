@@ -95,7 +95,11 @@ EVERYWHERE = ("constant items", "separating items", "empty column", "two answers
 CASES = [(key, w) for w in HARD for key in (ONE_ABILITY if w in EVERYWHERE else ("rasch", "2pl"))]
 
 
-@pytest.mark.slow_cases("(?!2pl-|graded-).*")
+@pytest.mark.slow_cases(
+    "(?!2pl-|graded-).*",
+    "2pl-(constant items|all right.*|duplicates|reversed item|pure noise|empty column)",
+    "graded-(?!constant items).*",
+)
 @pytest.mark.parametrize(("key", "what"), CASES)
 def test_hard_data(key, what):
     X = HARD[what]
@@ -114,7 +118,7 @@ def test_hard_data(key, what):
     np.testing.assert_array_equal(result.abilities.flag == "no responses", empty)
 
 
-@pytest.mark.slow_cases(".*-rasch", ".*-4pl")
+@pytest.mark.slow_cases(".*-rasch", ".*-4pl", "shape1-.*")
 @pytest.mark.parametrize("key", ["rasch", "2pl", "4pl"])
 @pytest.mark.parametrize("shape", [(2, 8), (10, 200), (60, 1), (2, 1)])
 def test_small_shapes(key, shape):
@@ -196,6 +200,8 @@ def test_honest_about_stopping_early(most):
     assert again.log_posterior >= result.log_posterior
 
 
+# Every method once with one model, and what is particular to asymptotes.
+@pytest.mark.slow_cases("(?!wle|ml).*-(?!2pl).*", "(wle|ml)-(rasch|1pl)", "ml-3pl", "wle-4pl")
 @pytest.mark.parametrize("key", LOGISTIC)
 @pytest.mark.parametrize("method", METHODS)
 def test_scores_of_hard_subjects(key, method):

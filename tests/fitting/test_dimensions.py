@@ -183,6 +183,7 @@ def test_densities_reach_mirts_likelihood(mirt, density):
     assert ((abilities.lower < abilities.theta) & (abilities.theta < abilities.upper)).all()
 
 
+@pytest.mark.slow
 def test_a_davidian_curve_of_normal_data_is_normal():
     bank = ItemBank.from_parameters(a=np.linspace(0.8, 1.8, 12), b=np.linspace(-1.5, 1.5, 12))
     data = bank.simulate(np.random.default_rng(3).normal(size=800), seed=3)

@@ -57,6 +57,7 @@ def test_latent_regression_of_a_2pl_is_mirts(mirt, regressed):
     np.testing.assert_allclose(mean.mean(), 0.0, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_latent_regression_of_a_rasch_model_is_mirts(mirt, regressed):
     theirs = mirt["latent_regression"]["fits"]["rasch"]
     f = fit(regressed[0], "rasch", subject_features=regressed[1], **NO_ERRORS)
@@ -68,6 +69,7 @@ def test_latent_regression_of_a_rasch_model_is_mirts(mirt, regressed):
     assert f.subject_regression.residual_sd**2 == pytest.approx(theirs["variance"], abs=2e-3)
 
 
+@pytest.mark.slow
 def test_linear_logistic_test_model_is_mirts(mirt):
     theirs = mirt["lltm"]
     r = Responses.from_array(unpacked(theirs["responses"]))
@@ -105,6 +107,7 @@ def test_latent_regression_is_lme4s(lme4):
     np.testing.assert_allclose(raw_errors(f.subject_regression), theirs["errors"][12:], rtol=0.02)
 
 
+@pytest.mark.slow_cases("lltm")
 @pytest.mark.parametrize("name", ["lltm", "both"])
 def test_item_covariates_are_lme4s(lme4, name):
     data, r, subjects, items = lme4
@@ -136,6 +139,7 @@ def brute_log_likelihood(params, x, mean, sd):
     return total
 
 
+@pytest.mark.slow
 def test_scores_of_the_latent_regression_vanish(regressed):
     """Law: the marginal likelihood, by brute force, is level in coefficients and residual SD."""
     r, table = regressed
@@ -170,6 +174,7 @@ def simulated(seed, n=600, n_items=60, tau=0.4):
     return r, subjects, items, theta, d
 
 
+@pytest.mark.slow
 def test_both_sides_are_recovered():
     r, subjects, items, theta, _ = simulated(0)
     f = fit(r, "rasch", subject_features=subjects, item_features=items, **NO_ERRORS)
@@ -187,6 +192,7 @@ def test_both_sides_are_recovered():
     assert list(by_items.variances().index) == ["residual", "topic"]
 
 
+@pytest.mark.slow
 def test_features_reduce_the_error():
     """With six answers each, abilities given features are nearer to the truth."""
     r, subjects, _, theta, _ = simulated(1, n=2000, n_items=6)
@@ -389,6 +395,7 @@ def test_the_default_estimator_takes_a_prior():
         predict(calibration.subset(subjects=range(6)), r.item_ids[:3], few, bank=f, prior=predicted)
 
 
+@pytest.mark.slow
 def test_a_leaderboard_measures_what_features_are_worth():
     r, subjects, _, _, _ = simulated(6, n=240)
     errors = {}
@@ -605,6 +612,7 @@ def test_wide_tables_are_solved_by_conjugate_gradients(fixed, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_the_sample_of_a_wide_table_does_not_saturate_its_regression(monkeypatch):
     # 100 fixed coefficients would explain the 100 sampled items without residual.
     monkeypatch.setattr(regression, "LARGEST_WORK", 1e4)

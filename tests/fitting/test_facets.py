@@ -25,10 +25,15 @@ def table(seed=1, n=400, per_item=2, templates=1, dtype=int):
     return pd.DataFrame(rows, columns=["subject", "item", "judge", "template", "response"])
 
 
-def test_it_is_the_maximum_of_the_written_out_likelihood():
-    data = table()
-    r = Responses.from_long(data, facets=["judge"])
-    f = fit(r, "rasch", EM(tolerance=1e-6), facets=["judge"])
+@pytest.fixture(scope="module")
+def judged():
+    """Responses and their fit."""
+    r = Responses.from_long(table(), facets=["judge"])
+    return r, fit(r, "rasch", EM(tolerance=1e-6), facets=["judge"])
+
+
+def test_it_is_the_maximum_of_the_written_out_likelihood(judged):
+    r, f = judged
     x = r.to_numpy()
     item = r.items["base_item"].str[1:].astype(int).to_numpy()
     judge = r.items["judge"].str[1:].astype(int).to_numpy()
@@ -81,9 +86,9 @@ def test_intervals_of_severities_hold():
     assert 0.87 <= np.mean(inside) <= 1.0
 
 
-def test_the_bank_can_be_read_again():
+def test_the_bank_can_be_read_again(judged):
     """Under the narrow prior of facets the covariance is symmetric all the same."""
-    f = fit(Responses.from_long(table(n=30), facets=["judge"]), "rasch", facets=["judge"])
+    _, f = judged
     assert ItemBank.from_bytes(f.bank.to_bytes()) == f.bank
 
 
@@ -113,9 +118,8 @@ def test_combinations_are_columns_with_metadata():
     assert r.n_items == 12
 
 
-def test_a_level_that_nobody_saw_is_uncertain():
-    r = Responses.from_long(table(), facets=["judge"])
-    f = fit(r, "rasch", facets=["judge"])
+def test_a_level_that_nobody_saw_is_uncertain(judged):
+    _, f = judged
     rows = pd.DataFrame(
         {"base_item": ["q1", "q1"], "judge": ["j1", "another"]}, index=["old", "new"]
     )
@@ -192,11 +196,17 @@ def ratings(seed=1, n=250):
     return pd.DataFrame(rows, columns=["subject", "item", "judge", "response"])
 
 
-def test_ratings_are_the_maximum_of_the_written_out_likelihood():
-    """Linacre (1989): log P(k) / P(k - 1) = theta - b - c - tau_k."""
+@pytest.fixture(scope="module")
+def rated():
+    """Ratings and their fit."""
     data = ratings(n=120)
     r = Responses.from_long(data, facets=["judge"])
-    f = fit(r, "rsm", EM(tolerance=1e-6), facets=["judge"])
+    return data, fit(r, "rsm", EM(tolerance=1e-6), facets=["judge"])
+
+
+def test_ratings_are_the_maximum_of_the_written_out_likelihood(rated):
+    """Linacre (1989): log P(k) / P(k - 1) = theta - b - c - tau_k."""
+    data, f = rated
     item, judge = (data[c].str[1:].astype(int).to_numpy() for c in ("item", "judge"))
     response, subject = data["response"].to_numpy(), data["subject"].to_numpy()
     nodes, weights = np.polynomial.hermite_e.hermegauss(41)
@@ -224,8 +234,8 @@ def test_ratings_are_the_maximum_of_the_written_out_likelihood():
     assert got["n"].sum() == len(data)
 
 
-def test_a_new_judge_of_ratings_is_uncertain():
-    f = fit(Responses.from_long(ratings(), facets=["judge"]), "rsm", facets=["judge"])
+def test_a_new_judge_of_ratings_is_uncertain(rated):
+    _, f = rated
     rows = pd.DataFrame({"base_item": ["q1"], "judge": ["another"]}, index=["new"])
     new = f.predict_items(rows)
     assert 0.2 < new.to_frame()["se_b"].iloc[0] < 0.8

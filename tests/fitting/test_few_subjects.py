@@ -25,6 +25,7 @@ def same(first, second):
     assert first.log_likelihood == second.log_likelihood
 
 
+@pytest.mark.slow_cases("binomial-.*")
 @pytest.mark.parametrize(("model", "trials"), [("2pl", None), ("binomial", 16)])
 def test_difficulties_of_few_subjects(model, trials):
     r, b = answers(12, trials=trials)
@@ -38,7 +39,7 @@ def test_difficulties_of_few_subjects(model, trials):
     assert default.bank.determined.mean() > max(off.bank.determined.mean(), 0.9)
 
 
-@pytest.mark.slow_cases(r"0\.0-12", r"0\.7-29")
+@pytest.mark.slow_cases(r"0\.0-12", r"0\.7-29", r"0\.0-29")
 @pytest.mark.parametrize("n", [12, 29])
 @pytest.mark.parametrize("log_slope", [0.0, 0.7])
 def test_the_prior_does_not_fix_the_scale(n, log_slope):
@@ -90,6 +91,7 @@ def test_the_prior_does_not_fix_the_scale_of_groups(n, log_slope):
     assert off.groups.loc["A", "sd"] == 1
 
 
+@pytest.mark.slow
 def test_a_wrong_key_shows_in_the_item_rest_correlation():
     """Slopes are positive under the prior: that of a wrong key is among the smallest."""
     negative, lowest, small = [], [], []

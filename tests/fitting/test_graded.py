@@ -129,7 +129,7 @@ def test_brute_force_has_its_top_there(key, oracle):
     assert found >= ITEMS
 
 
-@pytest.mark.slow_cases("gpcm", "rsm")
+@pytest.mark.slow_cases("gpcm", "rsm", "pcm", "nominal", "feasibility")
 @pytest.mark.parametrize("key", KEYS)
 def test_default_tolerance_is_close_and_the_truth_is_near(key):
     """Within 5 % of a standard error of the exact answer; the truth within a few of them."""
@@ -155,6 +155,7 @@ def test_a_category_that_nobody_used_is_flagged():
     assert not flags.iloc[1:].str.contains("never used").any()
 
 
+@pytest.mark.slow
 def test_rating_scales_take_unused_categories_to_be_there():
     X = data("rsm", gaps=False).to_numpy()
     X[:, 0] = np.minimum(X[:, 0], 1)

@@ -127,6 +127,7 @@ def plain(data):
     return fit(Responses.from_array(X), "2pl", groups=group, reference="old", **EXACT)
 
 
+@pytest.mark.slow_cases("True-.*", "False-True")
 @pytest.mark.parametrize("accelerate", [True, False])
 @pytest.mark.parametrize("expand", [True, False])
 def test_every_way_climbs_to_the_same_top(accelerate, expand, data, plain):
@@ -343,7 +344,13 @@ def uneven_fit(request, uneven):
     return request.param, fit(uneven, request.param, weak_priors=False, **EXACT)
 
 
-@pytest.mark.slow_cases("gpcm-.*", "pcm-.*", "nominal-kept[02345].*")
+@pytest.mark.slow_cases(
+    "gpcm-.*",
+    "pcm-.*",
+    "nominal-kept[02345].*",
+    "graded-kept[12356]-new[12356]",
+    "nominal-kept6-new6",
+)
 @pytest.mark.parametrize(
     ("kept", "new"),
     [

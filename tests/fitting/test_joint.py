@@ -50,6 +50,7 @@ def brute_force(X, tied=False):
     return a * theta.std() + 0 * d, d + a * theta.mean(), -found.fun
 
 
+@pytest.mark.slow_cases("1pl-False", "2pl-True")
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("key", ["1pl", "2pl"])
 def test_brute_force(key, gaps):

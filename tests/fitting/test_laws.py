@@ -58,7 +58,9 @@ def same(ours, theirs, tolerance=1e-3):
 PRIORS = {"none": None, "on": {"slope": (1.0, 0.5), "intercept": (0.0, 1.0)}}
 
 
-@pytest.mark.slow_cases(r".*-(?!2pl|3pl)\w+", "True-.*-3pl")
+@pytest.mark.slow_cases(
+    r".*-(?!2pl|3pl)\w+", "True-.*-3pl", "False-none-.*", "False-on-2pl", "True-on-2pl"
+)
 @every_model
 @pytest.mark.parametrize("priors", PRIORS)
 @pytest.mark.parametrize("gaps", [False, True])
@@ -83,6 +85,7 @@ def test_the_objective_never_falls(key, priors, gaps, X):
         same(tops[0], other, 1e-3 if key in ("rasch", "1pl", "2pl") else 5e-3)
 
 
+@pytest.mark.slow_cases("1pl", "4pl")
 @every_model
 def test_default_tolerance_is_close(key, X):
     """What users get without asking is the answer of a much tighter run, within 2 % of an SE."""
@@ -93,6 +96,7 @@ def test_default_tolerance_is_close(key, X):
     assert quick.log_posterior == pytest.approx(slow.log_posterior, abs=1e-3)
 
 
+@pytest.mark.slow_cases("3pl")
 @pytest.mark.parametrize("key", ["2pl", "3pl"])
 def test_precision(key, X):
     wide, narrow = run(X, key), run(X, key, solver=EM(precision="float32", tolerance=1e-2))
@@ -132,6 +136,7 @@ def numerical_hessian(function, x, step=1e-3):
 TINY = {"2pl": {"slope": (1.0, 0.5)}, "3pl": {"slope": (1.0, 0.5), "logit_lower": (-1.1, 0.5)}}
 
 
+@pytest.mark.slow_cases("False-2pl", "True-3pl")
 @pytest.mark.parametrize("key", TINY)
 @pytest.mark.parametrize("gaps", [False, True])
 def test_brute_force(key, gaps, oracle):
@@ -180,6 +185,7 @@ def test_log_likelihood_is_the_integral(key, X, oracle):
     assert result.log_posterior - result.log_likelihood == pytest.approx(prior, abs=1e-6)
 
 
+@pytest.mark.slow_cases("1pl")
 @pytest.mark.parametrize("key", ["1pl", "2pl"])
 def test_block_standard_errors_are_close_to_full_ones(key):
     X = simulate((500, 60), seed=5)
@@ -257,6 +263,7 @@ def test_ids_travel_with_their_items(X):
     assert (table["n_responses"] == SHAPE[0]).all()
 
 
+@pytest.mark.slow_cases("3pl")
 @pytest.mark.parametrize("key", ["2pl", "3pl"])
 def test_empty_rows_and_columns_change_nothing(key, X):
     """The path for gaps gives what the path for complete data gives."""

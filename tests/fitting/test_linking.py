@@ -46,14 +46,16 @@ def test_a_known_transformation_is_found(method, c):
     assert not found.items["outlier"].any()
 
 
-@every_method
-def test_rasch_banks_differ_by_a_shift(method):
+@pytest.fixture(scope="module")
+def rasch():
     rng = np.random.default_rng(1)
-    from irtcat import Responses
-
     X = (rng.random((300, 6)) < expit(rng.normal(size=(300, 1)))).astype(float)
-    bank = fit(Responses.from_array(X), "rasch", standard_errors="none").bank
-    found = link(bank.rescale(1.0, 0.7), bank, method)
+    return fit(X, "rasch", standard_errors="none").bank
+
+
+@every_method
+def test_rasch_banks_differ_by_a_shift(method, rasch):
+    found = link(rasch.rescale(1.0, 0.7), rasch, method)
     assert found.A == 1
     assert pytest.approx(-0.7, abs=1e-6) == found.B
 
@@ -154,15 +156,20 @@ def test_a_flat_item_does_not_move_the_scale(method, slope, drop):
         assert found.notes[0] == f"Left out of A and B as outliers: {left_out}."
 
 
-@pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
-def test_standard_errors_weight_the_difficulties(method):
-    """A calibration's flat item, of answers at random: banks have covariances then."""
+@pytest.fixture(scope="module")
+def calibrated():
+    """Two calibrations with a flat item, of answers at random: banks have covariances then."""
     rng = np.random.default_rng(2)
     true, banks = with_one_more(0.0, 0.0), []
     for mean, sd in ((0.0, 1.0), (0.5, 1.2)):
         answers = true.simulate(rng.normal(mean, sd, 800), seed=int(10 * mean))
         banks.append(fit(answers, "2pl").bank)
-    reference, bank = banks
+    return banks
+
+
+@pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
+def test_standard_errors_weight_the_difficulties(method, calibrated):
+    reference, bank = calibrated
     found = link(bank, reference, method)
     curves = link(bank, reference, "haebara")
     assert pytest.approx(curves.A, abs=0.1) == found.A

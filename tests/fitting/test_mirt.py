@@ -16,6 +16,7 @@ def numbers(values):
     return np.array(values, dtype=float)
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_parameters(data, model, lsat_fit, reference):
     table, theirs = lsat_fit(data, model).bank.to_frame(), reference("mirt_lsat")[data][model]
@@ -24,6 +25,7 @@ def test_parameters(data, model, lsat_fit, reference):
     assert (table.d == 1).all()
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_population(data, model, lsat_fit, reference):
     bank, theirs = lsat_fit(data, model).bank, reference("mirt_lsat")[data][model]
@@ -31,6 +33,7 @@ def test_population(data, model, lsat_fit, reference):
     assert bank.population.sd**2 == pytest.approx(theirs["population_variance"], abs=PARAMETERS)
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_likelihood_and_criteria(data, model, lsat_fit, reference):
     ours, theirs = lsat_fit(data, model), reference("mirt_lsat")[data][model]
@@ -42,6 +45,7 @@ def test_likelihood_and_criteria(data, model, lsat_fit, reference):
     assert prior == pytest.approx(theirs.get("log_prior", 0.0), abs=LOG_LIKELIHOOD)
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_standard_errors(data, model, lsat_fit, reference):
     bank, theirs = lsat_fit(data, model).bank, reference("mirt_lsat")[data][model]

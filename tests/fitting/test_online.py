@@ -120,6 +120,7 @@ def test_abilities_are_integrated_over_the_density_or_mixture(populations):
     assert np.abs(update_items(moments, responses).parameters()[item] - mode).max() > 0.005
 
 
+@pytest.mark.slow
 def test_errors_fall_and_intervals_hold():
     before, after, inside = [], [], []
     for seed in range(6):

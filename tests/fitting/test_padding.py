@@ -35,9 +35,9 @@ CASES = [
 
 @pytest.mark.slow_cases(
     "True-(rasch|3pl|graded|rsm|nominal)-.*",
-    "True-2pl-options[245]",
-    "False-(3pl|rsm)-.*",
-    "False-2pl-options3",
+    "True-2pl-options[1245]",
+    "False-(rasch|3pl|graded|rsm)-.*",
+    "False-2pl-options[13]",
 )
 @pytest.mark.parametrize(("model", "options"), CASES)
 @pytest.mark.parametrize("has_missing", [False, True])

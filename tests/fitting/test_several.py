@@ -362,6 +362,7 @@ def test_points_by_direction_and_length(dims):
             assert found == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_fraction_of_plain_ems_iterations(data, exploratory):
     """The missing information tells how long a step is to be; the answer stays."""
     plain = fit(data, "m2pl", EM(accelerate=False, expand=False), dims=2, **NO_ERRORS)

@@ -22,6 +22,7 @@ W = RNG.integers(0, 5, N)
 GROUP = np.where(np.arange(N) % 3 == 0, "a", "b")
 
 
+@pytest.mark.slow_cases("missing responses-.*")
 @pytest.mark.parametrize(
     ("name", "model", "values", "options"),
     [

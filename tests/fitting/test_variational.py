@@ -167,6 +167,7 @@ def test_expected_log_likelihood(positive, wide):
     assert float(by_cell) == pytest.approx(float(rows), abs=2e-3)
 
 
+@pytest.mark.slow_cases("2pl", "3pl")
 @pytest.mark.parametrize("key", ["2pl", "3pl", "4pl", "feasibility"])
 def test_values_of_cells_are_the_models(key, wide):
     """The quick way of single answers against the models' own, far in the tails as well."""
@@ -247,7 +248,7 @@ def test_learned_prior_is_below_its_evidence(wide):
 # --- the whole
 
 
-@pytest.mark.slow_cases(r"0\.1-subjects")
+@pytest.mark.slow_cases(r"0\.1-subjects", r"0\.5-responses")
 @pytest.mark.parametrize("batches", ["subjects", "responses"])
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_never_above_the_evidence(share, batches):

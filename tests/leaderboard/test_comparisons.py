@@ -33,6 +33,7 @@ def test_new_models_with_holms_p_values(models):
     assert plain["verdict"].tolist() == [one.verdict for one in alone]
 
 
+@pytest.mark.slow
 def test_adjusted_verdicts_are_wrong_once_in_twenty():
     rng = np.random.default_rng(1)
     p = rng.uniform(0.1, 0.9, 80)

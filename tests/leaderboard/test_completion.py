@@ -130,6 +130,7 @@ def _log_gamma(x):
     return gammaln(x)
 
 
+@pytest.mark.slow
 def test_intervals_cover_simulated_truth():
     covered = {0.5: [], 0.9: []}
     for seed in range(12):
@@ -160,6 +161,7 @@ def test_equal_scores_do_not_make_the_others_certain():
     assert np.isfinite(made.upper).all()
 
 
+@pytest.mark.slow
 def test_predictions_are_near_those_with_the_true_parameters():
     truth, y, features = simulated(5, 120, 60, 0.5)
     factors = fit_score_factors(y, features, 4)

@@ -175,6 +175,7 @@ def test_the_same_seed_gives_the_same_figures():
     assert not one.equals(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trials", "estimand"), [(1, "model"), (3, "model"), (1, "domain")])
 def test_equal_models_are_rarely_told_apart(trials, estimand):
     """100 leaderboards of six equal models: at most .05, and .05 + 2 standard errors is .094."""
@@ -185,6 +186,7 @@ def test_equal_models_are_rarely_told_apart(trials, estimand):
     assert wrong <= 9
 
 
+@pytest.mark.slow
 def test_rank_sets_of_unequal_models_hold():
     theta = np.array([0.0, 0.0, 0.5, 0.5, 1.5, 3.0])
     rank = 1 + (theta > theta[:, None]).sum(axis=1)

@@ -44,6 +44,7 @@ def test_the_index_is_the_true_scale():
     np.testing.assert_allclose(found.completion.score, complete(scores).score)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_mean_expected_logit():
     """Without anchors, and as the distance from two models."""
     covered = []

@@ -81,6 +81,7 @@ def test_dear_items_are_asked_more_often(runs):
     assert (more["n_trials"] > 1).all()
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_draws_of_items_and_trials():
     """S^2 and the noise of trials, estimated from ten trials, against 4,000 new draws."""
     rng = np.random.default_rng(1)

@@ -70,6 +70,7 @@ def test_recipes_are_welchs_test(paired, as_column):
     assert "other seeds agree" in str(found)
 
 
+@pytest.mark.slow
 def test_recipes_hold_for_other_seeds():
     """Both recipes are equal; their models differ more than single answers explain."""
     rng = np.random.default_rng(1)
@@ -150,6 +151,7 @@ def test_ratios_within_a_margin(fractions, margin):
     assert (found.verdict == "equivalent") == (found.p_equivalent < 0.025)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -67,6 +67,7 @@ def test_better_than_means_for_subjects_like_the_calibrated_ones(calibration, al
     assert ((told.lower <= truth) & (truth <= told.upper)).mean() >= 0.8
 
 
+@pytest.mark.slow
 def test_everyone_with_items_of_its_own(calibration, alike):
     """As an adaptive test leaves them: hard items for the strong, easy ones for the weak."""
     rng = np.random.default_rng(8)

@@ -170,7 +170,7 @@ def test_mixture_quantile_is_a_quantile():
 # --- coverage -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_cases(r"0\.0-0\.95", r"0\.2-0\.8")
+@pytest.mark.slow_cases(r"0\.0-.*", r"0\.2-0\.8")
 @pytest.mark.parametrize("level", [0.95, 0.8])
 @pytest.mark.parametrize("share_missing", [0.0, 0.2])
 def test_irt_intervals_cover(bank, calibration, chosen, level, share_missing):
@@ -189,6 +189,7 @@ def test_irt_intervals_cover(bank, calibration, chosen, level, share_missing):
     assert abs((told.score - truth).mean()) < 0.003
 
 
+@pytest.mark.slow
 def test_mean_intervals_cover_over_random_subsets(bank, calibration):
     people = bank.simulate(np.random.default_rng(6).normal(size=50), seed=6)
     truth = full_scores(people)
@@ -568,6 +569,7 @@ def test_gaussian_process_is_conditioning():
     assert np.isfinite(far).all()
 
 
+@pytest.mark.slow
 def test_aipw_is_unbiased_over_the_draw_of_items_whoever_the_subject_is(bank, calibration):
     """Also for a subject unlike any calibrated one, whom ridge gets wrong."""
     rng = np.random.default_rng(5)

@@ -243,7 +243,7 @@ def test_order_and_strangers_do_not_matter(bank, X, method):
     )
 
 
-@pytest.mark.slow_cases("ml", "wle")
+@pytest.mark.slow_cases("ml", "wle", "map")
 @pytest.mark.parametrize("method", METHODS)
 def test_precision(bank, X, method):
     few = responses(bank, X[:40])

@@ -26,6 +26,7 @@ def close(ours, theirs):
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.slow_cases(".*lsat6-(rasch|1pl|2pl)")
 @lsat
 @pytest.mark.parametrize("method", ["eap", "map"])
 def test_posterior_estimates(case, method):
@@ -36,6 +37,7 @@ def test_posterior_estimates(case, method):
     np.testing.assert_allclose(ability.se, se, rtol=0.02)
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_maximum_likelihood(case, oracle):
     bank, patterns, theirs = case
@@ -57,6 +59,7 @@ def test_maximum_likelihood(case, oracle):
     assert local in ([], ["10000"])
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_warm(case, model):
     bank, patterns, theirs = case
@@ -65,6 +68,7 @@ def test_warm(case, model):
     close(score(bank, patterns, method="wle").theta, np.array(theirs["wle"])[:, 0])
 
 
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
 @lsat
 def test_sum_score(case):
     bank, patterns, theirs = case

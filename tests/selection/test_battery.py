@@ -82,6 +82,7 @@ def test_allowed_items_only(strategy):
     np.testing.assert_array_equal(chosen(strategy, allowed=mask).item_ids, subset.item_ids)
 
 
+@pytest.mark.slow_cases("[12]-.*")
 @every
 @pytest.mark.parametrize("seed", range(3))
 def test_quotas(strategy, seed):
@@ -92,6 +93,7 @@ def test_quotas(strategy, seed):
     assert 1 <= counts["b"] <= 2
 
 
+@pytest.mark.slow_cases("[12]-.*")
 @every
 @pytest.mark.parametrize("seed", range(3))
 def test_costs_keep_within_the_budget(strategy, seed):
@@ -185,6 +187,7 @@ def test_scale_of_the_codes_does_not_matter(strategy):
         np.testing.assert_array_equal(chosen(strategy, data=other).item_ids, first)
 
 
+@pytest.mark.slow_cases("(fisher|score-optimal)-.*")
 @pytest.mark.parametrize(
     ("options", "named"),
     [

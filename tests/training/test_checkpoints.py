@@ -188,6 +188,7 @@ def test_dynamics_are_those_of_the_probabilities():
     np.testing.assert_allclose(table["variability"], P.std(axis=0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_difficulties_are_recovered():
     """Answers simulated from the beta model, as logged losses."""
     rng = np.random.default_rng(0)
@@ -237,6 +238,7 @@ def test_the_factor_is_that_of_the_error_of_an_items_mean(lasting, n_runs):
     assert fewer.se_factor == pytest.approx(expected, rel=0.08)
 
 
+@pytest.mark.slow
 def test_standard_errors_from_runs_are_right_with_the_factor():
     """Squared errors of item means over repeated runs, against the errors as of independence."""
     rng = np.random.default_rng(6)

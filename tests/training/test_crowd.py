@@ -522,6 +522,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
 def test_processes_end_with_a_parent_that_is_killed(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "crowd"

@@ -354,6 +354,7 @@ def test_text_of_parquet_that_is_not_utf8_is_refused(found, tmp_path):
         found.save_rows(path, tmp_path / "out.parquet", "id")
 
 
+@pytest.mark.slow
 def test_a_million_items():
     """About a second on a free core; processor time, since the machine may be busy."""
     table = pd.DataFrame({"b": np.random.default_rng(0).normal(size=1_000_000)})

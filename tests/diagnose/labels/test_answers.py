@@ -26,6 +26,7 @@ def test_subjects_that_answer_alike_count_once():
     assert share_of(X) > 0.95
 
 
+@pytest.mark.slow
 def test_the_share_of_wrong_keys_is_estimated():
     X = BANK.simulate(THETA, seed=2).to_numpy()
     X[:, :30] = 1 - X[:, :30]

@@ -213,6 +213,7 @@ def area(flips, score):
     )
 
 
+@pytest.mark.slow
 def test_few_subjects_come_near_the_best_detector():
     """Against the likelihood ratio with abilities and the distribution of b known."""
     ours, best, said, true = [], [], 0.0, 0

@@ -233,6 +233,7 @@ def test_against_a_particle_filter(seed):
     assert 1.0 < np.median(predicted["sd"] / sd_p) < 1.5
 
 
+@pytest.mark.slow
 def test_against_smoothing_with_fit():
     """The rollouts of a step are subjects of one ability: difficulties as in a Rasch fit of all.
 

@@ -341,6 +341,7 @@ def test_broken_prompts_are_reported_with_their_reason():
     assert not set(suspects.index[suspects["probability"] > 0.9]) - set(range(9))
 
 
+@pytest.mark.slow
 def test_sound_prompts_raise_few_alarms():
     n_alarms = [len(broken_crowd(0, seed).suspects()) for seed in (1, 2)]
     assert sum(n_alarms) <= 3  # of 600
@@ -373,6 +374,7 @@ def test_memory_of_a_prompt_is_small():
     assert Selector(n).n_bytes < 90 * n
 
 
+@pytest.mark.slow
 def test_predictions_have_the_level_that_is_asked_for():
     selector = Selector(4)
     wide, narrow = selector.predict(level=0.99), selector.predict(level=0.5)
