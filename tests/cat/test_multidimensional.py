@@ -139,7 +139,7 @@ def test_graded_items_of_two_abilities_by_hand(criterion):
     )
 
 
-@pytest.mark.slow_cases("(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm|graded)-2")
+@pytest.mark.slow_cases("(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm|graded)-2", "nominal-2")
 @pytest.mark.parametrize("dims", [2, 5])
 @pytest.mark.parametrize("key", [*CATEGORICAL, "2pl+graded"])
 def test_every_item_model(key, dims):
@@ -222,6 +222,7 @@ def test_rules_that_integrate_have_nodes_of_each_subject(criterion):
     assert around_mode == pytest.approx(on_grid, abs=2e-2)
 
 
+@pytest.mark.slow
 def test_predicted_scores_of_many_abilities():
     bank = bifactor(4)
     truth = np.random.default_rng(1).normal(size=(40, 5))

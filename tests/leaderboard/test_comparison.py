@@ -158,6 +158,7 @@ def factor_of(found):
     return float(flag.split(" x ")[1].split(",")[0])
 
 
+@pytest.mark.slow
 def test_the_test_and_the_interval_agree(bank, calibration):
     rng = np.random.default_rng(4)
     close = 0
@@ -174,6 +175,9 @@ def test_the_test_and_the_interval_agree(bank, calibration):
                 )
                 close += 0.01 < found.p_value < 0.2
     assert close > 3  # where two tests could differ
+
+
+def test_a_difference_that_nothing_can_undo_is_certain():
     old = np.r_[np.zeros(80), np.ones(20)]
     sure = Responses.from_array([old, np.ones(100)], ["old", "new"])
     found = compare(sure, list(sure.item_ids[:90]), sure, estimand="run")  # 10 items cannot undo 80
