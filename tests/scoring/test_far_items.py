@@ -214,7 +214,7 @@ def items_of(name, n=4):
     return replace(model, **fields)
 
 
-@pytest.mark.slow_cases("2pl|4pl|feasibility|gpcm")
+@pytest.mark.slow_cases("2pl|4pl")
 @pytest.mark.parametrize("name", [*MODEL_NAMES, "2pl+graded"])
 def test_slopes_do_not_cancel(name):
     """The likeliest outcome's slope keeps its sign and its size where 1 - P is below rounding."""
