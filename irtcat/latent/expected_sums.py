@@ -169,10 +169,11 @@ class ExpectedSums(NamedTuple):
 
     def with_arrays(self, by_row: tuple[Any, ...], added: tuple[Any, ...]) -> "ExpectedSums":
         """The same with other arrays in the places of `by_row` and `added`."""
-        mean, covariance, log_z, square_variance = by_row
-        counts, totals, mass, *of_items = added
-        belief = EStep(mean, covariance, log_z, counts, totals, mass, square_variance)
-        return ExpectedSums(belief, self.theta, *of_items)
+        belief = self.belief._replace(
+            **dict(zip(("mean", "covariance", "log_z", "square_variance"), by_row, strict=True)),
+            **dict(zip(("counts", "totals", "mass"), added[:3], strict=True)),
+        )
+        return ExpectedSums(belief, self.theta, *added[3:])
 
 
 def over_blocks(blocks: Iterable[tuple[ExpectedSums, int]]) -> ExpectedSums:

@@ -58,7 +58,9 @@ def test_items_on_lines_have_the_sums_of_items_at_the_nodes(model, name, n_group
         def sums_by(rule):
             program = e_step_program(rule, items, numbers, design, has_missing)
             ((layout, placed),) = program.layouts([group], [tuple(nodes)])
-            rows = ResponseRows(jnp.asarray(x), weights, layout, None, has_missing, placed)
+            rows = ResponseRows(
+                jnp.asarray(x), weights, layout, has_missing=has_missing, nodes=placed
+            )
             return program(items, numbers, rows)
 
         rule = as_rule(adaptive_quadrature(DIMS), pattern, DIMS, dtype, is_product=True)

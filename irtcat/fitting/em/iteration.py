@@ -280,8 +280,14 @@ def sums_of_blocks(
 
     def parts() -> Iterable[tuple[ExpectedSums, int]]:
         for block, (layout, nodes) in zip(problem.blocks(), layouts, strict=True):
-            data = block.x, block.weights, layout, problem.group, problem.has_missing, nodes
-            rows = ResponseRows(*data)
+            rows = ResponseRows(
+                x=block.x,
+                weights=block.weights,
+                layout=layout,
+                group=problem.group,
+                has_missing=problem.has_missing,
+                nodes=nodes,
+            )
             yield program(items, population, rows), block.rows.stop - block.rows.start
 
     if len(layouts) > 1:

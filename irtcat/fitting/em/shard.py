@@ -229,10 +229,10 @@ class Sharded:
     ) -> ExpectedSums:
         """See `irtcat.fitting.em.iteration.sums_of_blocks`; the devices work at the same time."""
         layout, nodes = jax.tree.map(lambda *parts: self._shard(np.concatenate(parts), 0), *layouts)
-        weights = self._rows(problem.weights)
+        weights, has_missing = self._rows(problem.weights), self.has_missing
         out = _sums(
             *self._replicate((items, population)),
-            ResponseRows(self.x, weights, layout, None, self.has_missing, nodes),
+            ResponseRows(self.x, weights, layout, has_missing=has_missing, nodes=nodes),
             *self._replicate((program.rule, self.slots)),
             mesh=self.mesh,
             function=program.function,
