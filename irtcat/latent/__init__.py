@@ -35,8 +35,6 @@ from irtcat.latent.grid import (
 from irtcat.latent.layout import LayoutPlan, LineQuadrature
 from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent.line import (
-    Blocks,
-    Layout,
     ScaleTransform,
     e_step,
     mixture_log_density,
@@ -79,7 +77,6 @@ INTERNAL = (
     FINEST_PRODUCT,
     LIMIT,
     AdaptiveQuadrature,
-    Blocks,
     CanonicalSums,
     CanonicalTables,
     CorrelationTerms,
@@ -88,7 +85,6 @@ INTERNAL = (
     EStepProgram,
     ExpectedSums,
     GridQuadrature,
-    Layout,
     LayoutPlan,
     LineQuadrature,
     Moments,

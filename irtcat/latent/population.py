@@ -294,8 +294,8 @@ def population_distance(
     """The largest change of a population, in standard errors of the complete data."""
     change, sds = new - old, np.exp(old[:, dims : 2 * dims])
     by_number = np.abs([change[:, :dims] / sds, math.sqrt(2) * change[:, dims : 2 * dims]])
-    roots = (correlation_root(numbers[:, 2 * dims :], dims) for numbers in (old, new))
-    by_root = np.abs(np.subtract(*roots)).max(axis=(1, 2))
+    roots: Any = [correlation_root(numbers[:, 2 * dims :], dims) for numbers in (old, new)]
+    by_root = np.abs(roots[1] - roots[0]).max(axis=(1, 2))
     return float((np.sqrt(n) * np.maximum(by_number.max(axis=(0, 2)), by_root)).max())
 
 
