@@ -38,7 +38,6 @@ CHECKED_MODULES = [
     "irtcat.fitting.em.multidimensional_scores",
     "irtcat.fitting.em.multidimensional_curvature",
     "irtcat.fitting.em.unidimensional_curvature",
-    "irtcat.fitting.em.multidimensional_iteration",
     "irtcat.fitting.vi.guide",
     "irtcat.fitting.vi.elbo",
     "irtcat.fitting.vi.ascent",

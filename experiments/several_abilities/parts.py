@@ -98,7 +98,7 @@ def profile(case):
     start = time.process_time()
     from irtcat import fit
     from irtcat.fitting import marginal, multidimensional, multidimensional_data, unidimensional
-    from irtcat.fitting.em import iteration, multidimensional_iteration
+    from irtcat.fitting.em import iteration
 
     model, n, m, *_ = CASES[case]
     x, options = data(*CASES[case])
@@ -114,12 +114,9 @@ def profile(case):
     fit(x, model, **options)
     row["warm, with errors"] = time.process_time() - start
     seconds: dict[str, float] = {}
-    grid, line = multidimensional_iteration, iteration
-    grid.sums_at = timed(seconds, "E-step", grid.sums_at)
-    multidimensional.sums_at = grid.sums_at
-    grid.multi_update = timed(seconds, "M-step", grid.multi_update)
-    line.line_sums = timed(seconds, "E-step", line.line_sums)
-    line.updated = timed(seconds, "M-step", line.updated)
+    iteration.sums_at = timed(seconds, "E-step", iteration.sums_at)
+    multidimensional.sums_at = iteration.sums_at
+    iteration.em_update = timed(seconds, "M-step", iteration.em_update)
     shown = multidimensional_data.run_em
     multidimensional_data.run_em = timed(seconds, "iterations", shown)
     unidimensional.run_covered = timed(seconds, "iterations", unidimensional.run_covered)

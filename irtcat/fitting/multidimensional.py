@@ -16,10 +16,9 @@ from irtcat.fitting.assembly import Estimates, estimates_of_em
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.density import density_table
 from irtcat.fitting.em.driver import Ended
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, em_step, sums_at
 from irtcat.fitting.em.m_step import averaged
 from irtcat.fitting.em.multidimensional_curvature import Multidimensional
-from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step, sums_at
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, set_up
 from irtcat.fitting.em.start import Start, jittered, points_of, start_params
@@ -174,7 +173,7 @@ def _at_identified(
         # The axes may have been rotated: place the nodes again.
         state = EMState(state.point, *_modes_by_group(work, problem, state.point))
         state = EMState.of(state.point, sums_at(everyone, state).belief)
-    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
+    update, belief = em_step(everyone, state, 0.0, 0, False)
     return ended._replace(point=state.point, update=update, belief=belief)
 
 
@@ -191,7 +190,7 @@ def _at_standardised(
     everyone = problem.of_all_items()._replace(rule=rule)
     point = EMPoint(params, jnp.zeros((1, 2), dtype))
     state = EMState.of(point, ended.belief)
-    update, belief = run_multi_e_step(everyone, state, 0.0, 0, False)
+    update, belief = em_step(everyone, state, 0.0, 0, False)
     return everyone, ended._replace(point=point, update=update, belief=belief), curve
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.density import density_map, with_density
 from irtcat.fitting.em.driver import Ended, checkpoint_of, loop_settings, named_settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, StepRule
+from irtcat.fitting.em.iteration import CAN_BE_LENGTHENED, EMPoint, EMState, Problem, StepRule
 from irtcat.fitting.em.m_step import shared_cells
-from irtcat.fitting.em.multidimensional_iteration import CAN_BE_LENGTHENED
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.outcome import Outcome

@@ -78,7 +78,7 @@ def _problem(setup: FitSetup) -> Problem:
         tied=setup.tied,
         rule=LineQuadrature(plan),
         population=PopulationDesign(1, 1, n_groups=n_groups, first_is_free=grouping is not None),
-        step_rule=StepRule(scaled=prior.scaled),
+        step_rule=StepRule(rescale=True, pooled=True, scaled=prior.scaled),
         group=None if grouping is None else jax.device_put(rows.group),
         fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
     )

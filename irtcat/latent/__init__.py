@@ -15,7 +15,14 @@ from irtcat.latent.adaptive import (
 from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
 from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, line_posteriors
-from irtcat.latent.expected_sums import ExpectedSums, RowBlock, sums_of_block
+from irtcat.latent.expected_sums import (
+    EStepProgram,
+    ExpectedSums,
+    RowBlock,
+    e_step_program,
+    filled,
+    over_blocks,
+)
 from irtcat.latent.grid import (
     GridQuadrature,
     count_general,
@@ -28,8 +35,6 @@ from irtcat.latent.grid import (
 from irtcat.latent.layout import LayoutPlan, LineQuadrature
 from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
 from irtcat.latent.line import (
-    Blocks,
-    Layout,
     ScaleTransform,
     e_step,
     mixture_log_density,
@@ -48,7 +53,9 @@ from irtcat.latent.population import (
     Populations,
     correlation_root,
     density_scores,
+    population_distance,
     population_log_density,
+    population_metric,
     population_numbers,
     population_step,
     populations_of,
@@ -70,15 +77,14 @@ INTERNAL = (
     FINEST_PRODUCT,
     LIMIT,
     AdaptiveQuadrature,
-    Blocks,
     CanonicalSums,
     CanonicalTables,
     CorrelationTerms,
     Density,
     EStep,
+    EStepProgram,
     ExpectedSums,
     GridQuadrature,
-    Layout,
     LayoutPlan,
     LineQuadrature,
     Moments,
@@ -104,6 +110,8 @@ INTERNAL = (
     density_ratio,
     density_scores,
     e_step,
+    e_step_program,
+    filled,
     grid_nodes,
     grid_posterior,
     grid_step,
@@ -119,11 +127,14 @@ INTERNAL = (
     n_nodes,
     narrowest_sd,
     on_grid_scale,
+    over_blocks,
     part_terms,
     parts_of,
+    population_distance,
     population_log_density,
-    population_step,
+    population_metric,
     population_numbers,
+    population_step,
     populations_of,
     posterior_modes,
     posterior_on_grid,
@@ -135,7 +146,6 @@ INTERNAL = (
     row_priors,
     rows_on_device,
     scores_of,
-    sums_of_block,
     transformed_nodes,
     two_tier_step,
 )

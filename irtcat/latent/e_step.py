@@ -2,10 +2,9 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -34,7 +33,7 @@ class PackedItems(NamedTuple):
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=("x", "weights", "layout", "group"),
+    data_fields=("x", "weights", "layout", "group", "nodes"),
     meta_fields=("has_missing",),
 )
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class ResponseRows:
             one a group, in which the number of rows stands for no row.
         group: group of each row; None where there is one, and where the layout has the groups.
         has_missing: whether any response is missing (static).
+        nodes: means and covariances that place each row's nodes (adaptive quadrature).
     """
 
     x: Any
@@ -55,6 +55,7 @@ class ResponseRows:
     layout: Any
     group: Any = None
     has_missing: bool = False
+    nodes: Any = None
 
 
 class EStep(NamedTuple):
@@ -83,28 +84,6 @@ class EStep(NamedTuple):
     totals: Array
     mass: Any = None
     square_variance: Any = None
-
-    @classmethod
-    def of_line(
-        cls, moments: Float[Array | np.ndarray, "four subjects"], counts: Any, totals: Any
-    ) -> "EStep":
-        """The E-step of one ability, from its `line_moments`."""
-        mean, variance, square_variance, log_z = cast(Array, moments)
-        return cls(
-            mean=mean[:, None],
-            covariance=variance[:, None, None],
-            log_z=log_z,
-            counts=counts,
-            totals=totals,
-            square_variance=square_variance,
-        )
-
-    def line_moments(self) -> Float[Array, "four subjects"]:
-        """Mean, variance, variance of the square and log-likelihood of each subject (traceable)."""
-        assert self.square_variance is not None
-        return jnp.stack(
-            [self.mean[:, 0], self.covariance[:, 0, 0], self.square_variance, self.log_z]
-        )
 
     def on_line(self) -> tuple[FloatArray, FloatArray]:
         """Posterior mean and SD of each subject, where there is one ability."""

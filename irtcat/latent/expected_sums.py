@@ -1,8 +1,9 @@
-"""The E-step of EM in several dimensions: expected counts or sums of derivatives, and moments.
+"""The E-step of EM by any quadrature: expected counts or sums of derivatives, and moments.
 
-Every group of subjects has a Normal population with mean m and covariance R R'. Its E-step runs on
-the scale z, where theta = m + R z and z is standard Normal, with the items rescaled to it: one set
-of nodes then fits all groups. Sums are additive over blocks of rows.
+Sums are additive over blocks of rows. One ability is integrated on the scale of a common grid. Of
+several, every group of subjects has a Normal population with mean m and covariance R R', and its
+E-step runs on the scale z, where theta = m + R z and z is standard Normal, with the items rescaled
+to it: one set of nodes then fits all groups.
 
 Grids have the same nodes for all subjects, so that expected counts at the nodes are all that the
 M-step needs. In adaptive quadrature every subject has its own nodes, so the gradient and
@@ -11,7 +12,7 @@ one ability: then there are counts on a line of each.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,8 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Array
 
-from irtcat._common.compilation import jit, namespace
+from irtcat._common.compilation import jit
+from irtcat._common.types import FloatArray
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -29,7 +31,7 @@ from irtcat.latent.adaptive import (
     moments_of,
     root_of,
 )
-from irtcat.latent.e_step import EStep, PackedItems, ResponseRows
+from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, line_posteriors
 from irtcat.latent.grid import (
     GridQuadrature,
     TwoTierQuadrature,
@@ -37,6 +39,8 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
+from irtcat.latent.layout import LayoutPlan, LineQuadrature
+from irtcat.latent.line import ScaleTransform, e_step, on_grid_scale, transformed_nodes
 from irtcat.latent.linear_predictors import chain_of, chained, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, populations_of
 from irtcat.latent.product import (
@@ -72,33 +76,37 @@ class RowBlock(NamedTuple):
     group: np.ndarray
 
     def in_chunks(self, n_groups: int, n_cells: int, has_missing: bool) -> ResponseRows:
-        """The rows of each group in chunks.
-
-        Args:
-            n_groups: number of groups.
-            n_cells: numbers that the E-step holds for each row, which limit the rows of a chunk.
-            has_missing: whether any response is missing.
-        """
-        chunks = tuple(
-            jax.device_put(_chunks_of(np.flatnonzero(self.group == group), len(self.x), n_cells))
-            for group in range(n_groups)
-        )
+        """The rows of each group in chunks (see `_chunks_of`)."""
+        chunks = jax.device_put(_chunks_of(self.group, n_groups, n_cells))
         return ResponseRows(self.x, self.weights, chunks, has_missing=has_missing)
 
 
-def _chunks_of(rows: np.ndarray, no_row: int, n_cells: int) -> np.ndarray:
-    """These row numbers in chunks of equal size, filled up with ``no_row``."""
-    positions = row_chunks(max(len(rows), 1), n_cells)  # len(rows) stands for no row
-    return np.append(rows, no_row)[np.minimum(positions, len(rows))].astype(np.int32)
+def _chunks_of(group: np.ndarray, n_groups: int, n_cells: int) -> tuple[np.ndarray, ...]:
+    """Row numbers of each group in chunks of equal size, filled up with the number of rows.
+
+    Args:
+        group: group of each row.
+        n_groups: number of groups.
+        n_cells: numbers that the E-step holds for each row, which limit the rows of a chunk.
+    """
+    chunks = []
+    for number in range(n_groups):
+        rows = np.flatnonzero(group == number)
+        positions = row_chunks(max(len(rows), 1), n_cells)  # len(rows) stands for no row
+        at = np.append(rows, len(group))[np.minimum(positions, len(rows))]
+        chunks.append(at.astype(np.int32))
+    return tuple(chunks)
 
 
 class ExpectedSums(NamedTuple):
     """What the M-step needs from the E-step.
 
     Attributes:
-        belief: the posteriors of all rows, each on the z scale of its group.
+        belief: the posteriors of all rows, on the scale of the line's grid, otherwise each on the
+            z scale of its group.
         theta: the nodes of all groups on the scale of the items (empty for adaptive quadrature;
             with a line for each ability: its nodes in every coordinate, as items depend on one).
+            On the line it is a vector.
         polynomials: sums of E[(1, theta) (1, theta)'] of each group (where there are no counts at
             joint nodes): its number of subjects, sums of theta and of squares and products.
         gradient: of the marginal log-likelihood by the items' parameters (adaptive quadrature).
@@ -112,19 +120,20 @@ class ExpectedSums(NamedTuple):
     information: Array | None = None
 
     def moments(self, design: PopulationDesign, n_general: int) -> Moments:
-        """Moments of the groups' abilities (traceable)."""
-        xp = namespace(self.theta)
+        """Moments of the groups' abilities, in numpy outside of compiled functions (traceable)."""
+        xp: Any = jnp if isinstance(self.theta, jax.core.Tracer) else np
         if self.polynomials is not None:
-            n = xp.maximum(self.polynomials[:, 0, 0], 1e-30)  # a group may have no subjects
-            means = self.polynomials[:, 0, 1:] / n[:, None]
-            return Moments(n, means, self.polynomials[:, 1:, 1:] / n[:, None, None])
-        mass, theta = self.belief.mass, self.theta
+            sums = xp.asarray(self.polynomials)
+            n = sums[:, 0, 0]
+            share = sums / xp.maximum(n, 1e-30)[:, None, None]  # a group may have no subjects
+            return Moments(n, share[:, 0, 1:], share[:, 1:, 1:])
+        mass, theta = xp.asarray(self.belief.mass), xp.asarray(self.theta)
         if not n_general:
             mass = mass.reshape(design.n_groups, -1)
             theta = theta.reshape(design.n_groups, -1, design.dims)
             n = mass.sum(1)
             share = mass / xp.maximum(n, 1e-30)[:, None]
-            second = xp.einsum("gn,gnd,gne->gde", share, theta, theta)
+            second = theta.swapaxes(1, 2) @ (share[:, :, None] * theta)
             return Moments(n, xp.einsum("gn,gnd->gd", share, theta), second)
         # Two-tier: mass and theta are of pairs of a general node and a node of a specific ability.
         n = mass[0].sum()
@@ -141,16 +150,41 @@ class ExpectedSums(NamedTuple):
         dims = design.dims  # the group of items without a specific ability has none
         return Moments(n[None], mean[None, :dims], second[None, :dims, :dims])
 
-    def __add__(self, other: Any) -> "ExpectedSums":
-        """The sums over the rows of both; the posteriors of one after those of the other."""
-        a, b = self.belief, other.belief
-        # The first three fields are of each row, the next three are sums.
-        rows: Any = [np.concatenate([x, y]) for x, y in zip(a[:3], b[:3], strict=True)]
-        totals: Any = [x + y for x, y in zip(a[3:6], b[3:6], strict=True)]
-        belief = EStep(*rows, *totals)
-        # theta is the same for all blocks; the fields after it are sums, or None.
-        rest = (None if x is None else x + y for x, y in zip(self[2:], other[2:], strict=True))
-        return ExpectedSums(belief, self.theta, *rest)
+    @property
+    def by_row(self) -> tuple[Any, ...]:
+        """The arrays with a number for each row."""
+        belief = self.belief
+        return belief.mean, belief.covariance, belief.log_z, belief.square_variance
+
+    @property
+    def added(self) -> tuple[Any, ...]:
+        """The arrays that are sums over the rows."""
+        belief = self.belief
+        of_items = self.polynomials, self.gradient, self.information
+        return belief.counts, belief.totals, belief.mass, *of_items
+
+    def without_rows(self) -> "ExpectedSums":
+        """The sums alone, whose shapes do not depend on the number of rows."""
+        return self.with_arrays((None,) * 4, self.added)
+
+    def with_arrays(self, by_row: tuple[Any, ...], added: tuple[Any, ...]) -> "ExpectedSums":
+        """The same with other arrays in the places of `by_row` and `added`."""
+        belief = self.belief._replace(
+            **dict(zip(("mean", "covariance", "log_z", "square_variance"), by_row, strict=True)),
+            **dict(zip(("counts", "totals", "mass"), added[:3], strict=True)),
+        )
+        return ExpectedSums(belief, self.theta, *added[3:])
+
+
+def over_blocks(blocks: Iterable[tuple[ExpectedSums, int]]) -> ExpectedSums:
+    """The sums over several blocks, and the posteriors of their first rows, one after another."""
+    parts, total = [], None
+    for sums, n_rows in blocks:
+        sums = jax.device_get(sums)
+        parts.append([None if array is None else array[:n_rows] for array in sums.by_row])
+        total = sums.added if total is None else jax.tree.map(np.add, total, sums.added)
+    by_row = jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+    return sums.with_arrays(tuple(by_row), total)
 
 
 def _joined(beliefs: list[EStep]) -> EStep:
@@ -168,6 +202,26 @@ def _joined(beliefs: list[EStep]) -> EStep:
         totals=jnp.concatenate([belief.totals for belief in beliefs]),
         mass=jnp.concatenate([belief.mass for belief in beliefs]),
     )
+
+
+@jit
+def line_sums(
+    items: PackedItems, population: Array, rows: ResponseRows, transform: ScaleTransform | None
+) -> ExpectedSums:
+    """The E-step of one ability, of all groups, on a grid at this place."""
+    everyone = None if rows.group is None else populations_of(population, 1)
+    model, populations = on_grid_scale(items.model, everyone, transform)
+    belief = e_step(model, rows, items.weights, populations, condense=True)
+    mean, variance = belief.mean[:, 0], belief.covariance[:, 0, 0]
+    if transform is not None:
+        mean, variance = transform.mean + transform.sd * mean, transform.sd**2 * variance
+    moments = rows.weights * jnp.stack([jnp.ones_like(mean), mean, mean, variance + mean**2])
+    if rows.group is None:
+        moments = moments.sum(1, keepdims=True)
+    else:
+        moments = jax.ops.segment_sum(moments.T, rows.group, len(population)).T
+    nodes = transformed_nodes(transform, items.params.dtype)
+    return ExpectedSums(belief, nodes, moments.T.reshape(-1, 2, 2))
 
 
 @functools.partial(jit, static_argnames=("design", "by_factors"))
@@ -288,7 +342,6 @@ def adaptive_sums(
     population: Array,
     rows: ResponseRows,
     rule: AdaptiveQuadrature,
-    nodes: tuple[Array, Array],
     *,
     design: PopulationDesign,
 ) -> ExpectedSums:
@@ -306,12 +359,12 @@ def adaptive_sums(
         common = rows.x, rows.weights, items.weights, rule
 
         def step(model: ItemModel, root: Array, chunks: Array) -> tuple[EStep, Array]:
-            return adaptive_line_step(model, *common, root, chunks, nodes, rows.has_missing)
+            return adaptive_line_step(model, *common, root, chunks, rows.nodes, rows.has_missing)
 
         line = rule.lines.line.nodes
         return _sums_of_groups(step, line, items, population, rows.layout, design)
     template, params = items.template, items.params
-    x, (mean, covariance) = rows.x, nodes
+    x, (mean, covariance) = rows.x, rows.nodes
     n, n_items = x.shape
     dims = design.dims
     dtype, n_contrasts = params.dtype, template.n_categories - 1
@@ -409,28 +462,81 @@ def adaptive_sums(
     return ExpectedSums(belief, no_theta, jnp.stack(polynomials), gradient, information)
 
 
-def sums_of_block(
-    rule: Quadrature,
+class EStepProgram(NamedTuple):
+    """The program of a quadrature's E-step, for some items and populations.
+
+    Attributes:
+        function: takes items, numbers of the populations, rows and ``rule``.
+        rule: the quadrature as the program takes it.
+        static: names and values of its static arguments.
+        n_groups: number of groups.
+        n_cells: numbers that it holds for each row, which limit the rows of a chunk.
+        plan: makes the layouts of one ability.
+    """
+
+    function: Callable[..., ExpectedSums]
+    rule: Any
+    static: tuple[tuple[str, Any], ...] = ()
+    n_groups: int = 1
+    n_cells: int = 0
+    plan: LayoutPlan | None = None
+
+    def __call__(self, items: PackedItems, population: Any, rows: ResponseRows) -> ExpectedSums:
+        """The E-step of these rows."""
+        return self.function(items, population, rows, self.rule, **dict(self.static))
+
+    def layouts(
+        self,
+        groups: Sequence[np.ndarray],
+        posteriors: Sequence[tuple[FloatArray, FloatArray]],
+        slack: float = 0.0,
+    ) -> list[tuple[Any, Any]]:
+        """Layout and nodes of blocks of rows, for `ResponseRows`, of equal shapes.
+
+        Args:
+            groups: group of each row of each block, also of rows that only fill it up.
+            posteriors: means and covariances of the rows, by which these are laid out, or their
+                nodes are placed.
+            slack: see `LayoutPlan.layout`.
+        """
+        if self.plan is not None:
+            parts = [line_posteriors(*both) for both in posteriors]
+            return [(layout, None) for layout in self.plan.layouts(parts, slack)]
+        nodes: list[Any] = [None] * len(groups)
+        if isinstance(self.rule, AdaptiveQuadrature):
+            pairs = zip(groups, posteriors, strict=True)
+            dtype = self.rule.points.dtype
+            nodes = [tuple(filled(a, len(group), dtype) for a in both) for group, both in pairs]
+        chunks = [_chunks_of(group, self.n_groups, self.n_cells) for group in groups]
+        return list(zip(chunks, nodes, strict=True))
+
+
+def filled(array: Any, n_rows: int, dtype: np.dtype) -> np.ndarray:
+    """An array of rows, with 0 after the last up to this number of rows."""
+    rows = np.asarray(array, dtype)
+    missing = n_rows - len(rows)
+    return np.pad(rows, [(0, missing), *[(0, 0)] * (rows.ndim - 1)]) if missing else rows
+
+
+def e_step_program(
+    rule: Quadrature | LineQuadrature,
     items: PackedItems,
     population: Array | np.ndarray,
-    block: RowBlock,
-    nodes: tuple[Any, ...],
     design: PopulationDesign,
     has_missing: bool,
-) -> ExpectedSums:
-    """The E-step of the rows of a block.
+) -> EStepProgram:
+    """The program of the E-step.
 
     Args:
         rule: the quadrature.
         items: the items.
         population: numbers of the populations, groups x numbers.
-        block: the rows.
-        nodes: means and covariances that place the nodes of adaptive quadrature, of the block's
-            rows.
         design: what of the population is estimated.
         has_missing: whether any response is missing.
     """
-    n_cells, e_step = n_nodes(rule), _E_STEPS[type(rule)]
+    if isinstance(rule, LineQuadrature):
+        return EStepProgram(line_sums, rule.transform, plan=rule.plan)
+    n_cells = n_nodes(rule)
     static: dict[str, Any] = {"design": design}
     if isinstance(rule, TwoTierQuadrature):
         n_cells *= len(rule.members)  # the posteriors of all specific abilities are held
@@ -444,9 +550,7 @@ def sums_of_block(
         n_cells *= len(items.weights) * ARRAYS_PER_CONTRAST * (items.template.n_categories - 1)
     if isinstance(rule, AdaptiveQuadrature) and rule.lines is not None:
         n_cells = cells_with_lines(rule)
-    rows = block.in_chunks(design.n_groups, n_cells, has_missing)
-    of_rule = (rule, nodes) if rule.is_adaptive else (rule,)
-    return e_step(items, population, rows, *of_rule, **static)
+    return EStepProgram(_E_STEPS[type(rule)], rule, tuple(static.items()), design.n_groups, n_cells)
 
 
 def _is_separable(

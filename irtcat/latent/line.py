@@ -408,4 +408,12 @@ def e_step(
     if condense:
         at_all_nodes = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
         counts = at_all_nodes.at[:, jnp.array(PAIR)].set(counts)
-    return EStep.of_line(carry.stats, counts, carry.totals)
+    mean, variance, square_variance, log_z = carry.stats
+    return EStep(
+        mean=mean[:, None],
+        covariance=variance[:, None, None],
+        log_z=log_z,
+        counts=counts,
+        totals=carry.totals,
+        square_variance=square_variance,
+    )

@@ -18,6 +18,9 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import namespace
 from irtcat._common.types import BoolArray, FloatArray
 
+LEAST_VARIANCE = 1e-12
+"""Smallest variance of a population, where rounding may make that of equal abilities negative."""
+
 
 class PopulationDesign(NamedTuple):
     """What of the population is estimated (static).
@@ -123,14 +126,27 @@ def population_numbers(
     design: PopulationDesign,
 ) -> Float[np.ndarray, "groups numbers"]:
     """Undo `populations_of`; 0 for numbers that are not estimated."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # a group without subjects has SD 0
-        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-        numbers = [mean, np.log(sd)]
-        if design.n_correlated > 1:
-            first = slice(design.n_correlated)
-            correlations = covariance / (sd[:, :, None] * sd[:, None, :])
-            numbers.append(free_correlations(correlations[:, first, first]))
+    sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), LEAST_VARIANCE))
+    numbers = [mean, np.log(sd)]
+    if design.n_correlated > 1:
+        first = slice(design.n_correlated)
+        correlations = covariance / (sd[:, :, None] * sd[:, None, :])
+        numbers.append(free_correlations(correlations[:, first, first]))
     return np.where(design.estimated, np.concatenate(numbers, axis=1), 0.0)
+
+
+def _next_numbers(
+    numbers: Float[np.ndarray, "groups numbers"],
+    moments: Moments,
+    mean: Float[np.ndarray, "groups dims"],
+    covariance: Float[np.ndarray, "groups dims dims"],
+    design: PopulationDesign,
+) -> Float[np.ndarray, "groups numbers"]:
+    """`population_numbers`; those not estimated, and those of groups without subjects, stay."""
+    present = moments.n > 0
+    covariance = np.where(present[:, None, None], covariance, np.eye(design.dims))
+    new = population_numbers(mean, covariance, design)
+    return np.where(design.estimated & present[:, None], new, numbers)
 
 
 def free_correlations(
@@ -247,7 +263,7 @@ def population_step(
 
     Also the terms of the first group's correlations at ``numbers``, where they are estimated.
     """
-    new = population_numbers(moments.mean, moments.covariance, design)
+    new = _next_numbers(numbers, moments, moments.mean, moments.covariance, design)
     if not (design.correlates and not design.first_is_free and design.n_correlated > 1):
         return new, None
     first = slice(design.n_correlated)
@@ -257,12 +273,40 @@ def population_step(
 
 
 def rescaled_populations(
-    moments: Moments, design: PopulationDesign, mean: FloatArray, spread: FloatArray
+    numbers: Float[np.ndarray, "groups numbers"],
+    moments: Moments,
+    design: PopulationDesign,
+    mean: FloatArray,
+    spread: FloatArray,
 ) -> Float[np.ndarray, "groups numbers"]:
     """Populations of these moments on the scale z, theta = mean + spread z."""
     inverse = np.linalg.inv(spread)
     covariance = inverse @ moments.covariance @ inverse.T
-    return population_numbers((moments.mean - mean) @ inverse.T, covariance, design)
+    return _next_numbers(numbers, moments, (moments.mean - mean) @ inverse.T, covariance, design)
+
+
+def population_distance(
+    old: Float[np.ndarray, "groups numbers"],
+    new: Float[np.ndarray, "groups numbers"],
+    n: Float[np.ndarray, " groups"],
+    dims: int,
+) -> float:
+    """The largest change of a population, in standard errors of the complete data."""
+    change, sds = new - old, np.exp(old[:, dims : 2 * dims])
+    by_number = np.abs([change[:, :dims] / sds, math.sqrt(2) * change[:, dims : 2 * dims]])
+    roots: Any = [correlation_root(numbers[:, 2 * dims :], dims) for numbers in (old, new)]
+    by_root = np.abs(roots[1] - roots[0]).max(axis=(1, 2))
+    return float((np.sqrt(n) * np.maximum(by_number.max(axis=(0, 2)), by_root)).max())
+
+
+def population_metric(
+    numbers: Float[np.ndarray, "groups numbers"], n: Float[np.ndarray, " groups"], dims: int
+) -> Float[np.ndarray, "groups numbers"]:
+    """Information of the complete data on each number, roughly."""
+    metric = np.ones_like(numbers)
+    metric[:, :dims] = np.exp(-2 * numbers[:, dims : 2 * dims])
+    metric[:, dims : 2 * dims] = 2
+    return n[:, None] * metric
 
 
 def population_log_density(numbers: Float[Array, "groups numbers"], moments: Moments) -> Array:

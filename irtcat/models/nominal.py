@@ -93,7 +93,8 @@ class Nominal(GradedModel):
     def rescale(self, mean: Any, sd: Any) -> "Nominal":
         """Slopes times ``sd``; the intercepts take up the mean."""
         if self.dims == 1:
-            mean, sd = (jnp.asarray(part)[..., None] for part in one_scale(mean, sd))
+            scale = one_scale(mean, sd)
+            mean, sd = (part[..., None] if np.ndim(part) else part for part in scale)
             return Nominal(self.slope * sd, self.intercept + self.slope * mean, self.categories)
         slope = jnp.einsum("...ds,de->...es", self.slope, sd)
         shift = jnp.einsum("...ds,d->...s", self.slope, mean)

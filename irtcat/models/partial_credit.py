@@ -159,9 +159,10 @@ class GPCM(_ItemSteps):
 
 def _shifted(intercept: Steps, shift: Param, categories: PerItem) -> Steps:
     """Intercepts after a shift of ``slope . theta``."""
-    k = jnp.arange(1, intercept.shape[-1] + 1)
-    by_category = k * jnp.asarray(shift)[..., None]
-    return intercept + jnp.where(k < jnp.asarray(categories)[..., None], by_category, 0.0)
+    xp, k = namespace(shift), np.arange(1, intercept.shape[-1] + 1)
+    shift = xp.asarray(shift)[..., None]
+    by_category = k.astype(shift.dtype) * shift
+    return intercept + xp.where(k < xp.asarray(categories)[..., None], by_category, 0.0)
 
 
 def _zero_absent(intercept: Steps, categories: PerItem) -> Steps:

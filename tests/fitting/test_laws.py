@@ -233,7 +233,7 @@ def test_long_tests(long, oracle):
 
 def test_nothing_is_compiled_again(X):
     """New data of the same shape, other subjects, other banks: the same compiled code."""
-    from irtcat.fitting.em.iteration import line_sums
+    from irtcat.latent.expected_sums import line_sums
 
     fit(X, "2pl", standard_errors="none")
     before = line_sums._cache_size()

@@ -9,8 +9,8 @@ from irtcat import ItemBank
 from irtcat._common.precision import precision
 from irtcat.fitting.em.m_step import item_terms
 from irtcat.latent.adaptive import adaptive_quadrature
-from irtcat.latent.e_step import PackedItems
-from irtcat.latent.expected_sums import RowBlock, sums_of_block
+from irtcat.latent.e_step import PackedItems, ResponseRows
+from irtcat.latent.expected_sums import e_step_program
 from irtcat.latent.population import PopulationDesign, population_numbers
 from irtcat.latent.quadrature_choice import as_rule
 from irtcat.models import Graded
@@ -53,12 +53,18 @@ def test_items_on_lines_have_the_sums_of_items_at_the_nodes(model, name, n_group
         template = jax.tree.map(lambda a: jnp.asarray(a, dtype), bank.model)
         weights = jnp.asarray(rng.integers(1, 4, N_ROWS), dtype)
         item_weights = jnp.ones(N_ITEMS, dtype).at[5].set(0)
-        block = RowBlock(slice(0, N_ROWS), jnp.asarray(x), weights, group)
         items = PackedItems(template, params, item_weights)
-        common = items, numbers, block, tuple(nodes), design, has_missing
+
+        def sums_by(rule):
+            program = e_step_program(rule, items, numbers, design, has_missing)
+            ((layout, placed),) = program.layouts([group], [tuple(nodes)])
+            rows = ResponseRows(
+                jnp.asarray(x), weights, layout, has_missing=has_missing, nodes=placed
+            )
+            return program(items, numbers, rows)
+
         rule = as_rule(adaptive_quadrature(DIMS), pattern, DIMS, dtype, is_product=True)
-        lines = sums_of_block(rule, *common)
-        plain = sums_of_block(rule._replace(lines=None), *common)
+        lines, plain = sums_by(rule), sums_by(rule._replace(lines=None))
         counts = lines.belief.counts, lines.belief.totals, lines.theta
         _, gradient, information = jax.jit(item_terms)(template, params, *counts)
     error = 1e-5 if name == "float64" else 1e-3

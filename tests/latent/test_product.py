@@ -9,7 +9,7 @@ from scipy.special import expit, logsumexp
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
 from irtcat.latent.e_step import PackedItems, ResponseRows
-from irtcat.latent.expected_sums import RowBlock, product_sums, sums_of_block
+from irtcat.latent.expected_sums import e_step_program, product_sums
 from irtcat.latent.grid import grid_step, group_items, line_rule, row_chunks, two_tier_step
 from irtcat.latent.population import PopulationDesign, population_numbers
 from irtcat.latent.product import is_separable, linear_grid_step, linear_two_tier_step, product_rule
@@ -192,10 +192,13 @@ def test_long_tests_have_the_dense_likelihood():
             slopes, intercepts = np.asarray(some.model.slope), np.asarray(some.model.intercept)
             assert is_separable(slopes, intercepts, np.ones(n_items), rule) == (n_items == 90)
             here = jnp.asarray(x[:, :n_items])
-            block = RowBlock(slice(0, 30), here, jnp.ones(30), group)
-            items = PackedItems(some.model, some.parameters(), jnp.ones(n_items))
-            arguments = items, np.zeros((1, 4)), block, (), design
-            sums = sums_of_block(rule, *arguments, has_missing=False)
+            items, numbers = (
+                PackedItems(some.model, some.parameters(), jnp.ones(n_items)),
+                np.zeros((1, 4)),
+            )
+            program = e_step_program(rule, items, numbers, design, has_missing=False)
+            ((layout, _),) = program.layouts([group], [()])
+            sums = program(items, numbers, ResponseRows(here, jnp.ones(30), layout))
             eta = np.asarray(rule.nodes) @ slopes.T + intercepts
             log_lik = here @ eta.T - np.logaddexp(0, eta).sum(1) + np.asarray(rule.log_prior)
             np.testing.assert_allclose(sums.belief.log_z, logsumexp(log_lik, axis=1), atol=1e-10)

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem
-from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, em_step
 from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
 from irtcat.models import parameter_matrix, unpack
 
@@ -41,7 +40,7 @@ def density_map(density: Density, tolerance: float) -> Any:
         here = with_density(problem, density, free)
         standard = np.zeros((1, 2), problem.weights.dtype)
         items = state._replace(point=state.point._replace(population=standard))
-        update, belief = run_multi_e_step(here, items, slack, n_steps, expand)
+        update, belief = em_step(here, items, slack, n_steps, expand)
         mass = np.asarray(belief.mass, float)
         if not density.degree:
             mass = _settled(here, items, mass)

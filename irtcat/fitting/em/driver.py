@@ -10,14 +10,13 @@ from irtcat._common.checks import InputError
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, Snapshot, digest
 from irtcat.fitting.em.extrapolation import Extrapolation, History
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, run_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, em_step
 from irtcat.fitting.em.m_step import at_bounds
-from irtcat.fitting.em.multidimensional_iteration import run_multi_e_step
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.outcome import Ending, Outcome, Step, check_finite, iterate
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Progress
-from irtcat.latent import LineQuadrature
+from irtcat.latent import EStep
 
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
 """Default tolerance, in standard errors."""
@@ -39,10 +38,6 @@ FLAT_ITERATIONS, LOOSE = 6, 20
 
 LEVEL = 1e3
 """Gains below this many times the rounding error do not distinguish a better point."""
-
-
-EM_MAPS: dict[type, Callable[..., Any]] = {LineQuadrature: run_e_step}
-"""The EM map of one ability; several have that of `run_multi_e_step`."""
 
 
 class Settings(NamedTuple):
@@ -262,7 +257,7 @@ def run_em(
     settings: Settings,
     progress: Progress | None,
     checkpoint: Checkpoint | None = None,
-    step_map: Callable[..., Any] | None = None,
+    step_map: Callable[..., tuple[EMUpdate, EStep]] = em_step,
 ) -> Ended:
     """Iterate the EM map to convergence.
 
@@ -272,7 +267,7 @@ def run_em(
         settings: stopping rule and step options.
         progress: called after every iteration.
         checkpoint: the file to which the state is written, and from which it may be restored.
-        step_map: applies an EM map; that of the problem's quadrature by default.
+        step_map: applies the EM map.
 
     Returns:
         The last point evaluated, with its E-step.
@@ -290,7 +285,6 @@ def run_em(
                 f"{checkpoint.path}: this fit has already taken {first} iterations. "
                 "Raise max_iterations to continue."
             )
-    step_map = step_map or EM_MAPS.get(type(problem.rule), run_multi_e_step)
     weights = np.asarray(problem.weights, float)
     reached: Any = None
 

@@ -12,7 +12,7 @@ from irtcat.fitting.em.anchors import ScaleMap
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, run_e_step
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, em_step
 from irtcat.fitting.em.m_step import Constraints, averaged
 from irtcat.fitting.em.priors import PriorTable, scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.start import Start
@@ -273,7 +273,7 @@ def _population(problem: Problem, ended: Ended) -> tuple[Latent, Ended]:
     for _ in range(MAX_ROUNDS):
         mean, sd = (jnp.asarray(value, problem.dtype) for value in latent)
         moved = problem.start(pack(model.rescale(mean, sd)))
-        _, belief = run_e_step(problem, state._replace(point=moved), 0.1, 0, False)
+        _, belief = em_step(problem, state._replace(point=moved), 0.1, 0, False)
         ended = ended._replace(belief=belief)
         state = EMState.of(moved, belief)
         new, moved_by = _next_latent(latent, *best_latent(problem, ended))
@@ -305,7 +305,7 @@ def _group_populations(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
         state = EMState.of(point, ended.belief)
         if not is_covered(problem, point):
             problem, state = recentred(problem, state, 1.1)
-        update, belief = run_e_step(problem, state, 0.1, 0, False)
+        update, belief = em_step(problem, state, 0.1, 0, False)
         ended = ended._replace(point=point, belief=belief, update=update)
         if max(moved_by for _, moved_by in steps) < CLOSE:
             break
@@ -330,7 +330,7 @@ def _next_latent(
 def _count_aside(problem: Problem, ended: Ended) -> Ended:
     """The E-step with all items, including those that were set aside."""
     state = EMState.of(ended.point, ended.belief)
-    update, belief = run_e_step(problem.of_all_items(), state, 0.1, 0, False)
+    update, belief = em_step(problem.of_all_items(), state, 0.1, 0, False)
     return ended._replace(belief=belief, update=update)
 
 

@@ -1,10 +1,18 @@
-"""Marginal maximum likelihood by EM (Bock & Aitkin 1981), with parameter expansion.
+"""One iteration of marginal maximum likelihood by EM (Bock & Aitkin 1981).
 
-In each iteration the latent mean and SD are estimated with the items and immediately removed by
-rescaling the items (parameter expansion: Liu, Rubin & Wu 1998). This reduces the number of
-iterations from 50-100 to about five on long tests. Where priors on slopes or intercepts depend on
-the scale, the two are chosen under these priors. The parameters are also extrapolated (Anderson
-acceleration, see `irtcat.fitting.em.extrapolation`) as long as the objective does not fall.
+`sums_at` is the E-step by the problem's quadrature, `em_update` the M-step for items and
+populations, and the step that follows from it:
+
+- Parameter expansion (Liu, Rubin & Wu 1998): the mean and the spread of the abilities are estimated
+  in each iteration and immediately removed by rescaling the items, where the model is invariant to
+  it. This reduces the number of iterations from 50-100 to about five on long tests. Of several
+  abilities they are the first group's: without a loading pattern the full covariance, with one each
+  ability's SD (correlations are parameters). Of one ability they are those of all subjects, and are
+  chosen under the priors and the bounds of the items.
+- Or the step is lengthened with the missing information (`irtcat.fitting.em.full_step`).
+
+The parameters are also extrapolated (Anderson acceleration, see `irtcat.fitting.em.extrapolation`)
+as long as the objective does not fall.
 """
 
 import math
@@ -16,8 +24,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import jit, namespace
+from irtcat._common.compilation import FEW, jit
 from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.full_step import (
+    Displacement,
+    LatentInformation,
+    Posteriors,
+    full_step,
+    item_scores,
+)
 from irtcat.fitting.em.m_step import (
     Constraints,
     MStep,
@@ -25,22 +40,44 @@ from irtcat.fitting.em.m_step import (
     log_prior,
     m_step,
     needs_no_program,
+    prior_information,
+    prior_slopes,
+    step_within_bounds,
 )
+from irtcat.fitting.em.padding import ItemFill
 from irtcat.latent import (
+    CorrelationTerms,
     EStep,
-    Layout,
+    EStepProgram,
+    ExpectedSums,
+    Moments,
     PackedItems,
     PopulationDesign,
     ResponseRows,
     RowBlock,
-    ScaleTransform,
-    e_step,
+    e_step_program,
     line_posteriors,
-    on_grid_scale,
+    over_blocks,
+    population_distance,
+    population_metric,
+    population_step,
     populations_of,
-    transformed_nodes,
+    rescaled_populations,
 )
-from irtcat.models import ItemModel, pack, parameter_matrix, unpack
+from irtcat.models import ItemModel, OnePL, ThreePL, TwoPL, pack, parameter_matrix, take, unpack
+
+CAN_BE_LENGTHENED = (OnePL, TwoPL, ThreePL)
+"""Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
+
+NEAR = 1.0
+"""Steps of items with a lower asymptote are lengthened below this size (standard errors): far from
+the maximum the lengthened steps of asymptotes overshoot."""
+
+STEP_CELLS = 1e5
+"""Maximum number of responses for the missing information: beyond it, every k-th row is used."""
+
+OF_ITEMS = ("params", "information", "gradient")
+"""Fields of an `MStep` with a row for each item."""
 
 
 class EMPoint(NamedTuple):
@@ -61,15 +98,16 @@ class StepRule(NamedTuple):
 
     Attributes:
         lengthen: whether the step is lengthened with the missing information.
-        rescale: otherwise, whether the latent scale is removed (one ability: where the driver asks
-            for it).
+        rescale: otherwise, whether the latent scale is removed, where the driver asks for it.
         full: whether this removes the full covariance (no loading pattern).
-        scaled: whether the latent mean and SD that are removed depend on priors (one ability).
+        pooled: whether it is the scale of all subjects, chosen under bounds (one ability).
+        scaled: whether it also depends on priors.
     """
 
     lengthen: bool = False
     rescale: bool = False
     full: bool = False
+    pooled: bool = False
     scaled: bool = False
 
 
@@ -90,7 +128,7 @@ class Problem(NamedTuple):
         step_rule: how the next point follows from the step of EM.
         group: group of each row; None where the one population is N(0, 1) by definition.
         x: the responses, where they are in the memory of one device.
-        fill: fills the items up to a round number, where the rows are in memory (one ability).
+        fill: fills the items up to a round number in programs (one ability, rows in memory).
         engine: runs the passes over the responses where they are not; otherwise None.
         specific: specific factor of each item (two-tier).
         is_too_coarse: whether the quadrature does not resolve populations of these numbers; None
@@ -110,7 +148,7 @@ class Problem(NamedTuple):
     step_rule: StepRule
     group: Array | None = None
     x: Any = None
-    fill: Any = None
+    fill: ItemFill = ItemFill(0, math.inf)
     engine: Any = None
     specific: Array | None = None
     is_too_coarse: Callable[[Array], bool] | None = None
@@ -146,16 +184,36 @@ class Problem(NamedTuple):
 
         return self._replace(weights=squares, blocks=blocks)
 
+    @property
+    def ranges(self) -> list[slice]:
+        """The rows of each block."""
+        return [slice(0, len(self.weights))] if self.engine is None else self.engine.ranges
+
+    def filled(self) -> "Problem":
+        """The problem with items added, as programs take it."""
+        if not self.fill.more:
+            return self
+        (block,) = self.blocks()
+        template, x, item_weights, constraints = self.fill.constants(
+            self.template, block.x, self.item_weights, self.constraints
+        )
+        return self._replace(
+            template=template,
+            blocks=lambda: [block._replace(x=x)],
+            item_weights=item_weights,
+            constraints=constraints,
+        )
+
     def items(self, params: FloatArray | Array) -> PackedItems:
         """The items with these parameters."""
         return PackedItems(self.template, params, self.item_weights)
 
     def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[ResponseRows]:
         """The rows in blocks, each with the layout for posteriors of one ability."""
-        layouts: Iterable[Layout] = [self.rule.plan.layout(mean, sd)]
-        if self.engine is not None:
-            layouts = self.engine.layouts(self, mean, sd)
-        for block, layout in zip(self.blocks(), layouts, strict=True):
+        ranges = self.ranges
+        layouts = self.rule.plan.layouts([(mean[rows], sd[rows]) for rows in ranges])
+        for block in self.blocks():
+            layout = layouts[ranges.index(block.rows)]
             yield ResponseRows(block.x, block.weights, layout, self.group, self.has_missing)
 
     def start(self, params: FloatArray | Array) -> EMPoint:
@@ -193,25 +251,6 @@ class EMState(NamedTuple):
         return line_posteriors(self.mean, self.covariance)
 
 
-class StepControl(NamedTuple):
-    """What an iteration asks of the M-step.
-
-    Attributes:
-        held: groups whose mean and SD are not estimated.
-        n_steps: Newton steps for the items.
-        expand: whether to estimate and remove the latent mean and SD (parameter expansion).
-    """
-
-    held: Any
-    n_steps: Any
-    expand: Any
-
-    @classmethod
-    def of(cls, problem: Problem, n_steps: int, expand: bool) -> "StepControl":
-        """The request of this problem."""
-        return cls(problem.held, np.int32(n_steps), np.bool_(expand))
-
-
 class EMUpdate(NamedTuple):
     """One application of the EM map.
 
@@ -234,45 +273,44 @@ class EMUpdate(NamedTuple):
     log_prior: Array
 
 
-class Sums(NamedTuple):
-    """What the M-step needs from the E-step; additive over subsets of the subjects.
+def sums_of_blocks(
+    problem: Problem, program: EStepProgram, items: PackedItems, population: Any, layouts: list[Any]
+) -> ExpectedSums:
+    """The E-step of one block of rows after another."""
 
-    Attributes:
-        counts: see `irtcat.latent.EStep`.
-        totals: likewise.
-        moments: number of subjects, sum of E[theta] and of E[theta^2], three x groups.
-    """
+    def parts() -> Iterable[tuple[ExpectedSums, int]]:
+        for block, (layout, nodes) in zip(problem.blocks(), layouts, strict=True):
+            rows = ResponseRows(
+                x=block.x,
+                weights=block.weights,
+                layout=layout,
+                group=problem.group,
+                has_missing=problem.has_missing,
+                nodes=nodes,
+            )
+            yield program(items, population, rows), block.rows.stop - block.rows.start
 
-    counts: Array
-    totals: Array
-    moments: Array
+    if len(layouts) > 1:
+        return over_blocks(parts())
+    ((sums, _),) = parts()  # stays on its device
+    return sums
 
 
-def sums_of(
-    belief: EStep,
-    weights: Array,
-    group: Array | None,
-    n_groups: int,
-    transform: ScaleTransform | None = None,
-) -> Sums:
-    """Sum an E-step over its subjects; the moments on the scale of the parameters."""
-    mean, variance = belief.mean[:, 0], belief.covariance[:, 0, 0]
-    if transform is not None:
-        mean, variance = transform.mean + transform.sd * mean, transform.sd**2 * variance
-    row_moments = jnp.stack([weights, weights * mean, weights * (variance + mean**2)])
-    if group is None:
-        moments = row_moments.sum(1, keepdims=True)
+def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSums:
+    """The E-step at a point: one pass over the rows (``slack``: see `LayoutPlan.layout`)."""
+    wide, fill, engine = problem.filled(), problem.fill, problem.engine
+    items, population = wide.items(fill.items(state.point.params)), state.point.population
+    program = e_step_program(
+        problem.rule, items, population, problem.population, problem.has_missing
+    )
+    posteriors = [(state.mean[rows], state.covariance[rows]) for rows in problem.ranges]
+    if engine is None:
+        groups = [block.group for block in problem.blocks()]
     else:
-        moments = jax.ops.segment_sum(row_moments.T, group, n_groups).T
-    return Sums(belief.counts, belief.totals, moments)
-
-
-def _latent(moments: Any) -> tuple[Any, Any]:
-    """Mean and log SD from the three sums."""
-    xp = namespace(moments)
-    n = xp.maximum(moments[0], 1e-30)
-    mean = moments[1] / n
-    return mean, 0.5 * xp.log(xp.maximum(moments[2] / n - mean**2, 1e-12))
+        groups = [np.zeros(engine.block_rows, np.int32)] * len(posteriors)
+    layouts = program.layouts(groups, posteriors, slack)
+    over_rows = sums_of_blocks if engine is None else engine.sums
+    return fill.cut_sums(over_rows(wide, program, items, population, layouts))
 
 
 SCALE_STEPS = 8
@@ -326,12 +364,6 @@ def _latent_under_priors(
     return v[0], v[1]
 
 
-def _at_active_bounds(new: MStep, constraints: Constraints, tied: tuple[int, ...]) -> Any:
-    """Which parameters of single items are at a bound beyond which the objective still rises."""
-    own = np.isin(np.arange(new.params.shape[1]), tied, invert=True)
-    return beyond_bounds(new.params, new.gradient, constraints) & constraints.free & own
-
-
 @jit
 def _pull_of_bounds(template: ItemModel, params: Array, multipliers: Array) -> Array:
     """Derivatives by the latent mean and log SD of what the items at bounds lose.
@@ -352,177 +384,247 @@ def _pull_of_bounds(template: ItemModel, params: Array, multipliers: Array) -> A
     return jnp.stack([(multipliers * change).sum() for change in changes])
 
 
-def _latent_at_bounds(moments: Any, pull: Any) -> tuple[Any, Any]:
-    """Latent mean and log SD from the pooled moments (see `_pull_of_bounds`)."""
-    n, xp = moments[0], namespace(moments)
-    mean, log_sd = _latent(moments)
-    log_sd = log_sd - 0.5 * xp.log(xp.clip(1 + pull[1] / n, 0.5, 2.0))
-    return mean - pull[0] * xp.exp(2 * log_sd) / n, log_sd
+def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Array:
+    """Remove from the gradient the rotation of the axes, which the likelihood does not identify.
+
+    A rotation moves the slopes A to A W with W antisymmetric; the antisymmetric part of A' gradient
+    is 0 except for the integration error, which would make the axes drift. It is removed along A Y,
+    with Y antisymmetric and ``S Y + Y S`` twice that part, S = A' A.
+    """
+    dims = slopes.shape[1]
+    inner = slopes.T @ (item_weights[:, None] * gradient[:, :dims])
+    values, vectors = jnp.linalg.eigh(slopes.T @ (item_weights[:, None] * slopes))
+    target = vectors.T @ (inner - inner.T) @ vectors
+    total = values[:, None] + values[None, :]
+    rotation = vectors @ (target / jnp.maximum(total, 1e-6 * values[-1] + 1e-30)) @ vectors.T
+    along = item_weights[:, None] * (slopes @ rotation)
+    return gradient.at[:, :dims].add(-along)
+
+
+def _newton_step(
+    params: Array,
+    sums: ExpectedSums,
+    dims: int,
+    item_weights: Array,
+    constraints: Constraints,
+    damping: Array,
+    step_rule: StepRule,
+    tied: tuple[int, ...],
+) -> MStep:
+    """One Newton step for the items (EM gradient: Lange 1995)."""
+    assert sums.gradient is not None
+    assert sums.information is not None
+    gradient = sums.gradient + prior_slopes(params, constraints)[0]
+    if step_rule.full and step_rule.lengthen:
+        gradient = _without_turning(gradient, params[:, :dims], item_weights)
+    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    information = sums.information + prior_information(params, constraints)[..., None] * eye
+    damp = jnp.full(len(gradient), damping)
+    moved = step_within_bounds(params, gradient, information, damp, constraints, tied, item_weights)
+    move = moved - params
+    squared = jnp.einsum("ji,jik,jk->j", move, information, move)
+    return MStep(moved, jnp.sqrt(squared.max()), 0.5 * squared.sum(), information, gradient)
+
+
+def _lengthened(
+    problem: Problem,
+    point: EMPoint,
+    plain: EMPoint,
+    new: MStep,
+    belief: EStep,
+    n: float,
+    terms: CorrelationTerms | None,
+) -> EMPoint:
+    """The EM step lengthened with the missing information (see `irtcat.fitting.em.full_step`)."""
+    c, dims = jax.tree.map(np.asarray, problem.constraints), problem.population.dims
+    (block,) = problem.blocks()  # only fits in memory are lengthened
+    x = np.asarray(block.x)
+    rows = slice(None, None, max(1, int(x.size // STEP_CELLS)))
+    root: Any = populations_of(np.asarray(point.population, float), dims).root[0]
+    weights = np.asarray(problem.weights, float)[rows]
+    posteriors = Posteriors(
+        np.asarray(belief.mean, float)[rows] @ root.T,
+        root @ np.asarray(belief.covariance, float)[rows] @ root.T,
+        weights * (n / weights.sum()),
+    )
+    x, params = x[rows], np.asarray(point.params, float)
+    model: Any = unpack(problem.template, params)
+    lower = getattr(model, "logit_lower", None)
+    answered = x >= 0 if problem.has_missing else None
+    arguments = model.slope, model.intercept, lower, posteriors, x == 1, answered
+    scores = item_scores(*arguments)
+    inside = (plain.params > c.lower) & (plain.params < c.upper)
+    active = c.free & inside
+    nothing = np.zeros((0, 0))
+    latent = LatentInformation(np.zeros((0, dims, dims)), nothing, nothing)
+    if terms is not None:
+        vectors, values = terms.vectors, n * terms.values
+        information, inverse = ((vectors * by) @ vectors.T for by in (values, 1 / values))
+        latent = LatentInformation(terms.precision, information, inverse)
+    pairs = slice(2 * dims, 2 * dims + len(latent.precision))
+    free = (plain.population - point.population)[0, pairs]
+    step = Displacement(np.asarray(plain.params - params, float), np.asarray(free, float))
+    information = np.asarray(new.information, float)
+    long_step = full_step(step, information, latent, active, scores, model.slope, posteriors)
+    moved = np.where(active, np.clip(params + long_step.params, c.lower, c.upper), plain.params)
+    population = plain.population.copy()
+    population[0, pairs] = point.population[0, pairs] + long_step.free
+    near = lower is None or float(new.step) < NEAR
+    return EMPoint(moved, population) if near else plain
+
+
+def _pooled_scale(
+    problem: Problem, new: MStep, moments: Moments, numbers: FloatArray
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Mean and SD of all subjects that are best for the abilities, under priors and bounds.
+
+    Also which parameters are at bounds, and stay there (see `_pull_of_bounds`).
+    """
+    fill, wide, dtype = problem.fill, problem.filled(), problem.dtype
+    params, pull, c = fill.items(new.params), np.zeros(2, dtype), problem.constraints
+    bounded: Any = beyond_bounds(new.params, new.gradient, jax.tree.map(np.asarray, c))
+    bounded = bounded & np.asarray(c.free)
+    bounded[:, list(problem.tied)] = False
+    bounded &= problem.population.n_groups == 1  # several take up any change of the scale
+    if bounded.any():
+        weights = np.asarray(problem.item_weights)[:, None]
+        multipliers = fill.weights(weights * np.where(bounded, new.gradient, 0.0))
+        pull = np.asarray(_pull_of_bounds(wide.template, params, multipliers))
+    n = moments.n.sum()
+    sums = np.stack(
+        [moments.n, moments.n * moments.mean[:, 0], moments.n * moments.second[:, 0, 0]]
+    )
+    is_known = problem.population.is_known
+    if problem.step_rule.scaled or is_known:
+        relative = numbers if is_known else np.zeros((1, 2))
+        sums = sums if is_known else sums.sum(1, keepdims=True)
+        tables = (array.astype(dtype) for array in (sums, relative))
+        items = wide.items(params)
+        mean, log_sd = map(float, _latent_under_priors(items, *tables, wide.constraints, pull))
+    else:
+        mean, square = sums[1:].sum(1) / n
+        log_sd = 0.5 * math.log(max(square - mean**2, 1e-12))
+        log_sd -= 0.5 * math.log(np.clip(1 + pull[1] / n, 0.5, 2.0))
+        mean -= pull[0] * math.exp(2 * log_sd) / n
+    return np.array([mean]), np.array([[math.exp(log_sd)]]), bounded
+
+
+def _removed_scale(
+    problem: Problem, new: MStep, moments: Moments, numbers: FloatArray
+) -> tuple[EMPoint, float]:
+    """The image of EM with the mean and spread of abilities removed, and the size of the shift."""
+    step_rule, specific, bounded = problem.step_rule, problem.specific, False
+    if step_rule.pooled:
+        mean, spread, bounded = _pooled_scale(problem, new, moments, numbers)
+    else:
+        mean, covariance = moments.mean[0], moments.covariance[0]
+        spread = np.diag(np.sqrt(np.maximum(np.diagonal(covariance), 1e-8)))
+        if step_rule.full:
+            values, vectors = np.linalg.eigh(covariance)
+            spread = (vectors * np.sqrt(np.maximum(values, 1e-8))) @ vectors.T
+    template, c = jax.tree.map(np.asarray, (problem.template, problem.constraints))
+    model, n_general = unpack(template, new.params), problem.rule.n_general
+    if specific is None:
+        scale = (mean[0], spread[0, 0]) if step_rule.pooled else (mean, spread)
+        moved = parameter_matrix(model.rescale(*scale))
+    else:  # every item has the general abilities and its own specific one
+        moved = np.empty_like(new.params)
+        for k in range(len(mean) - n_general):
+            axes, own = [*range(n_general), n_general + k], np.asarray(specific) == k
+            here = take(model, own).rescale(mean[axes], spread[np.ix_(axes, axes)])
+            moved[own] = parameter_matrix(here)
+    # Held parameters are rescaled as well: an unused category keeps its distance from the others.
+    params = np.where(c.free, np.clip(moved, c.lower, c.upper), moved)
+    params = np.where(bounded, new.params, params)
+    shift = max(np.abs(mean).max(), np.sqrt(2.0) * np.abs(spread - np.eye(len(mean))).max())
+    population = rescaled_populations(numbers, moments, problem.population, mean, spread)
+    return EMPoint(params, population), shift
+
+
+def _item_update(
+    items: PackedItems,
+    sums: ExpectedSums,
+    constraints: Constraints,
+    n_steps: Any,
+    *,
+    dims: int,
+    step_rule: StepRule,
+    tied: tuple[int, ...],
+) -> tuple[MStep, Any]:
+    """The M-step of the items, and the log-prior at the items."""
+    template, params, item_weights = items
+    if sums.gradient is None:
+        counts, totals, theta = sums.belief.counts, sums.belief.totals, sums.theta
+        new = m_step(
+            template, params, counts, totals, constraints, item_weights, tied, n_steps, theta
+        )
+    else:
+        damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(params.dtype)
+        new = _newton_step(params, sums, dims, item_weights, constraints, damping, step_rule, tied)
+    return new, (item_weights * log_prior(params, constraints)).sum()
+
+
+_compiled_update = jit(_item_update, static_argnames=("dims", "step_rule", "tied"), small_below=FEW)
 
 
 def em_update(
-    items: PackedItems,
-    population: Any,
-    sums: Sums,
-    constraints: Constraints,
-    control: StepControl,
-    transform: ScaleTransform | None = None,
-    *,
-    tied: tuple[int, ...],
-    scaled: bool = False,
-    stated: bool = False,
+    problem: Problem, point: EMPoint, sums: ExpectedSums, n_steps: int, expand: bool
 ) -> EMUpdate:
-    """The M-step for items and populations, and the latent scale removed (traceable).
+    """The M-step for items and populations, and the step defined by the problem's rule.
 
-    Args:
-        items: the items at the point to which EM is applied.
-        population: numbers of the populations there.
-        sums: those of `line_sums` at the point.
-        constraints: priors, fixed parameters, bounds.
-        control: steps, expansion, and the groups that are held.
-        transform: position of the grid on the scale of the parameters.
-        tied: columns all items share.
-        scaled: whether the latent mean and SD depend on priors.
-        stated: whether all populations are stated.
+    At most the M-step of the items is a compiled program; the rest is of a few numbers.
+
+    Returns:
+        The update; its ``step`` is that of EM, in standard errors of the complete data.
     """
-    template, held, expand = items.template, control.held, control.expand
-    xp, dtype = namespace(items.params), items.params.dtype
-    nodes = None if transform is None else transformed_nodes(transform, dtype)
-    new = m_step(
-        template,
-        items.params,
-        sums.counts,
-        sums.totals,
-        constraints,
-        items.weights,
-        tied,
-        control.n_steps,
-        nodes,
-    )
-    mean, log_sd = _latent(sums.moments)
-    present = sums.moments[0] > 0
-    pooled_moments = sums.moments.sum(1)
-    bounded = _at_active_bounds(new, constraints, tied)
-    bounded &= len(held) == 1  # the populations of several groups take up any change of the scale
-    pull = xp.zeros(2, dtype)
-    if xp is jnp or bounded.any():
-        multipliers = items.weights[:, None] * xp.where(bounded, new.gradient, 0.0)
-        pull = xp.asarray(_pull_of_bounds(template, new.params, multipliers))
-    if scaled or stated:
-        moments, relative = pooled_moments[:, None], xp.zeros_like(population[:1])
-        if stated:
-            moments, relative = sums.moments, population
-        moved_items = items._replace(params=new.params)
-        pooled = _latent_under_priors(moved_items, moments, relative, constraints, pull)
+    rule, design, fill = problem.step_rule, problem.population, problem.fill
+    static: Any = {"dims": design.dims, "step_rule": rule, "tied": problem.tied}
+    n_responses = len(problem.weights) * len(problem.item_weights)
+    by_item = sums.without_rows()
+    if sums.gradient is None and needs_no_program(problem.template, point.params, n_responses):
+        arguments: Any = problem.items(point.params), by_item, problem.constraints
+        new, prior = _item_update(*jax.tree.map(np.asarray, arguments), np.int32(n_steps), **static)
     else:
-        pooled = _latent_at_bounds(pooled_moments, pull)
-    centre, log_spread = (xp.where(expand, xp.asarray(value), 0.0) for value in pooled)
-    populations, present, held = xp.stack([mean, log_sd], 1), present[:, None], held[:, None]
-    plain = EMPoint(new.params, xp.where(present & ~held, populations, population))
-    packed = pack if xp is jnp else parameter_matrix
-    image = packed(unpack(template, new.params).rescale(centre, xp.exp(log_spread)))
-    # Held parameters are rescaled as well: an unused category keeps its distance from the others.
-    clipped = xp.clip(image, constraints.lower, constraints.upper)
-    image = xp.where(constraints.free, clipped, image)
-    image = xp.where(bounded, new.params, image)
-    free = xp.where(present & (expand | ~held), populations, population)
-    moved = xp.stack([(free[:, 0] - centre) * xp.exp(-log_spread), free[:, 1] - log_spread], 1)
-    # A single population stays N(0, 1): its mean and SD are removed.
-    moved = xp.where(expand & (len(held) == 1), 0.0, moved)
-    if stated:
-        moved = population
-    unit = xp.stack([xp.exp(-population[:, 1]), xp.full_like(log_sd, math.sqrt(2.0))], 1)
-    in_errors = xp.sqrt(sums.moments[0])[:, None] * unit
-    shift = xp.maximum(xp.abs(centre), math.sqrt(2) * xp.abs(log_spread)) * xp.sqrt(
-        pooled_moments[0]
+        wide = problem.filled()
+        arguments = wide.items(fill.items(point.params)), fill.sums(by_item), wide.constraints
+        new, prior = _compiled_update(*arguments, np.int32(n_steps), **static)
+        new = jax.tree.map(np.asarray, new)
+        new = new._replace(**{name: fill.cut(getattr(new, name)) for name in OF_ITEMS})
+    numbers = np.asarray(point.population, float)
+    moments = Moments(
+        *(np.asarray(array, float) for array in sums.moments(design, problem.rule.n_general))
     )
-    step = xp.maximum(new.step, shift)
-    step = xp.maximum(step, (in_errors * xp.abs(moved - population)).max())
-    metric = EMPoint(xp.diagonal(new.information, axis1=1, axis2=2), in_errors**2)
-    prior = (items.weights * log_prior(items.params, constraints)).sum()
+    population, terms = population_step(numbers, moments, design)
+    point = EMPoint(np.asarray(point.params), numbers)
+    plain, step, n = EMPoint(new.params, population), float(new.step), float(moments.n.sum())
+    image = plain
+    if rule.lengthen and expand:
+        image = _lengthened(problem, point, plain, new, sums.belief, n, terms)
+    elif rule.rescale and expand:
+        image, shift = _removed_scale(problem, new, moments, numbers)
+        step = max(step, math.sqrt(n) * shift)
+    if design.size:
+        change = population_distance(numbers, image.population, moments.n, design.dims)
+        step = max(step, change)
+    of_params = np.diagonal(new.information, axis1=1, axis2=2)
+    metric = EMPoint(of_params, population_metric(numbers, moments.n, design.dims))
+
+    def rounded(point: EMPoint) -> EMPoint:
+        return EMPoint(*(np.asarray(array, problem.dtype) for array in point))
+
     return EMUpdate(
-        point=EMPoint(image, moved),
-        plain=plain,
+        point=rounded(image),
+        plain=rounded(plain),
         step=step,
         gain=new.gain,
-        metric=metric,
+        metric=rounded(metric),
         log_prior=prior,
     )
 
 
-_compiled_update = jit(em_update, static_argnames=("tied", "scaled", "stated"))
-
-
-def updated(
-    items: PackedItems,
-    population: Any,
-    sums: Sums,
-    constraints: Constraints,
-    control: StepControl,
-    n_responses: int,
-    **options: Any,
-) -> EMUpdate:
-    """`em_update`, in numpy or as a program (see `needs_no_program`)."""
-    arguments = items, population, sums, constraints, control
-    if not needs_no_program(items.template, items.params, n_responses):
-        return _compiled_update(*arguments, **options)
-    options["transform"] = jax.tree.map(np.asarray, options.get("transform"))
-    update, dtype = em_update(*jax.tree.map(np.asarray, arguments), **options), items.params.dtype
-    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), update)
-
-
-@jit
-def line_sums(
-    items: PackedItems,
-    population: Array,
-    rows: ResponseRows,
-    transform: ScaleTransform | None = None,
-) -> tuple[Sums, Float[Array, "four rows"]]:
-    """The E-step of rows: its sums, and the moments of each row's posterior.
-
-    A program of its own, as an M-step of few items needs none (see `updated`).
-
-    Args:
-        items: the items.
-        population: numbers of the populations, groups x numbers.
-        rows: the responses, with a `Layout`.
-        transform: position of the grid on the scale of the parameters.
-    """
-    everyone = None if rows.group is None else populations_of(population, 1)
-    model, populations = on_grid_scale(items.model, everyone, transform)
-    belief = e_step(model, rows, items.weights, populations, condense=True)
-    sums = sums_of(belief, rows.weights, rows.group, len(population), transform)
-    return sums, belief.line_moments()
-
-
-def run_e_step(problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool):
-    """Lay out the subjects by their last posteriors; an E-step and an M-step."""
-    if problem.engine is not None:
-        return problem.engine.em_map(problem, state, slack, n_steps, expand)
-    layout = problem.rule.plan.layout(*state.posteriors(), slack)
-    fill, population, transform = problem.fill, state.point.population, problem.rule.transform
-    template, x, item_weights, constraints = fill.constants(
-        problem.template, problem.x, problem.item_weights, problem.constraints
-    )
-    items = PackedItems(template, fill.items(state.point.params), item_weights)
-    rows = ResponseRows(x, problem.weights, layout, problem.group, problem.has_missing)
-    sums, moments = line_sums(items, population, rows, transform)
-    update = updated(
-        items,
-        population,
-        sums,
-        constraints,
-        StepControl.of(problem, n_steps, expand),
-        x.size,
-        transform=transform,
-        tied=problem.tied,
-        scaled=problem.step_rule.scaled,
-        stated=problem.population.is_known,
-    )
-    points = {
-        name: getattr(update, name)._replace(params=fill.cut(getattr(update, name).params))
-        for name in ("point", "plain", "metric")
-    }
-    totals = sums.totals if sums.totals.ndim == 1 else fill.cut(sums.totals, axis=1)
-    belief = EStep.of_line(np.asarray(moments), fill.cut(sums.counts, axis=2), totals)
-    return update._replace(**points), belief
+def em_step(
+    problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
+) -> tuple[EMUpdate, EStep]:
+    """An E-step, with subjects laid out by their last posteriors, and an M-step."""
+    sums = sums_at(problem, state, slack)
+    return em_update(problem, state.point, sums, n_steps, expand), sums.belief

@@ -16,16 +16,22 @@ from irtcat.fitting.em.covariance import (
     inverse_blocks,
     with_priors,
 )
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem
+from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, sums_at
 from irtcat.fitting.em.m_step import Constraints, penalised_terms, prior_slopes
-from irtcat.fitting.em.multidimensional_iteration import filled, sums_at
 from irtcat.fitting.em.multidimensional_scores import (
     adaptive_score_sums,
     items_by_ability,
     product_score_sums,
 )
 from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
-from irtcat.latent import EStep, ExpectedSums, PopulationDesign, n_nodes, population_log_density
+from irtcat.latent import (
+    EStep,
+    ExpectedSums,
+    PopulationDesign,
+    filled,
+    n_nodes,
+    population_log_density,
+)
 from irtcat.models import ItemModel
 
 STEP = 1e-4
@@ -89,7 +95,10 @@ class Multidimensional(Curvature):
             rows = block.in_chunks(design.n_groups, n_cells, problem.has_missing)
             common: Any = items, point.population, rows, problem.rule
             if problem.rule.is_adaptive:
-                nodes = tuple(filled(array, block, point.params.dtype) for array in self.belief[:2])
+                nodes = tuple(
+                    filled(array[block.rows], len(block.x), point.params.dtype)
+                    for array in self.belief[:2]
+                )
                 here = adaptive_score_sums(*common, nodes, cells, **static)
             else:
                 is_canonical = full and self.is_canonical

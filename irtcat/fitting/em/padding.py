@@ -5,6 +5,7 @@ the data are read, and items, for the length of a call, with copies of the last 
 they have weight 0 in the abilities, are not estimated, and are cut off the results.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from jaxtyping import Array
 from irtcat._common.precision import LARGE
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.m_step import Constraints
-from irtcat.latent import round_up
+from irtcat.latent import ExpectedSums, round_up
 
 FEWEST_ITEMS = 8
 """Smallest number of items of a program."""
@@ -75,6 +76,14 @@ class ItemFill:
         one = last if added == "last" else np.zeros_like(last)
         return np.concatenate([leaf, np.repeat(one, self.more, axis)], axis)
 
+    def sums(self, sums: ExpectedSums) -> ExpectedSums:
+        """Sums over rows, with copies of those of the last item."""
+        return _of_items(sums, self.items)
+
+    def cut_sums(self, sums: ExpectedSums) -> ExpectedSums:
+        """Sums over rows without those of the items that were added."""
+        return _of_items(sums, self.cut)
+
     def cut_square(self, matrix: Any, n_params: int) -> FloatArray:
         """A matrix of all items' parameters, and of others after them, without those added."""
         matrix = np.asarray(matrix, float)
@@ -91,3 +100,10 @@ class ItemFill:
             return tree
         kept = (slice(None),) * axis + (slice(self.n),)
         return jax.tree.map(lambda leaf: np.asarray(leaf)[kept], tree)
+
+
+def _of_items(sums: ExpectedSums, change: Callable[[Any, int], Any]) -> ExpectedSums:
+    """The sums with a change of the items' axes of the counts."""
+    belief = sums.belief
+    totals = belief.totals if belief.totals.ndim == 1 else change(belief.totals, 1)
+    return sums._replace(belief=belief._replace(counts=change(belief.counts, 2), totals=totals))

@@ -21,10 +21,17 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, StepControl, em_update, line_sums
+from irtcat.fitting.em.iteration import Problem
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import Blocks, EStep, Layout, LayoutPlan, ResponseRows, RowBlock
+from irtcat.latent import (
+    EStepProgram,
+    ExpectedSums,
+    LayoutPlan,
+    PackedItems,
+    ResponseRows,
+    RowBlock,
+)
 from irtcat.scoring import row_blocks
 
 AXIS = "subjects"
@@ -113,7 +120,7 @@ class Sharded:
         blocks = []
         for shard in sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0):
             d = (shard.index[0].start or 0) // self.per_device
-            at = slice(int(self.starts[d]), int(self.starts[d + 1]))
+            at = self.ranges[d]
             weights = np.zeros(self.per_device, dtype)
             weights[: at.stop - at.start] = self.weights[at]
             group = np.zeros(self.per_device, np.int32)
@@ -181,23 +188,6 @@ class Sharded:
         padded[..., self.slots] = vectors
         return self._shard(padded, vectors.ndim - 1)
 
-    def _layout(self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float) -> Layout:
-        """Blocks of every device, concatenated."""
-        parts = [(mean[a:b], sd[a:b]) for a, b in itertools.pairwise(self.starts)]
-        layouts = problem.rule.plan.layouts(parts, slack)
-
-        def join(blocks: list[Blocks | None]) -> Blocks | None:
-            parts = [block for block in blocks if block is not None]
-            if not parts:
-                return None
-            return Blocks(
-                self._shard(np.concatenate([np.asarray(part.rows) for part in parts]), 0),
-                self._shard(np.concatenate([np.asarray(part.first) for part in parts]), 0),
-            )
-
-        wide, narrow = ([getattr(one, kind) for one in layouts] for kind in ("wide", "narrow"))
-        return Layout(join(wide), join(narrow), layouts[0].window)
-
     def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
         """See `irtcat.fitting.em.start.cross_sums`; per-subject sums in the order of the rows."""
         rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
@@ -219,33 +209,36 @@ class Sharded:
         )
         return _local(out)
 
-    def em_map(
-        self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
-    ) -> Any:
-        """See `irtcat.fitting.em.iteration.run_e_step`."""
-        rows = ResponseRows(
-            self.x,
-            self._rows(problem.weights),
-            self._layout(problem, *state.posteriors(), slack),
-            None if problem.group is None else self._rows(problem.group),
-            self.has_missing,
-        )
-        items, population = problem.items(state.point.params), state.point.population
-        control = StepControl.of(problem, n_steps, expand)
-        out = _em_map(
+    @property
+    def ranges(self) -> list[slice]:
+        """The rows of each device."""
+        return [slice(a, b) for a, b in itertools.pairwise(self.starts.tolist())]
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of every block, with those that only fill it up."""
+        return self.per_device
+
+    def sums(
+        self,
+        problem: Problem,
+        program: EStepProgram,
+        items: PackedItems,
+        population: Any,
+        layouts: list[Any],
+    ) -> ExpectedSums:
+        """See `irtcat.fitting.em.iteration.sums_of_blocks`; the devices work at the same time."""
+        layout, nodes = jax.tree.map(lambda *parts: self._shard(np.concatenate(parts), 0), *layouts)
+        weights, has_missing = self._rows(problem.weights), self.has_missing
+        out = _sums(
             *self._replicate((items, population)),
-            rows,
-            *self._replicate((problem.constraints, control, self.slots)),
+            ResponseRows(self.x, weights, layout, has_missing=has_missing, nodes=nodes),
+            *self._replicate((program.rule, self.slots)),
             mesh=self.mesh,
-            tied=problem.tied,
-            scaled=problem.step_rule.scaled,
+            function=program.function,
+            static=program.static,
         )
         return _local(out)
-
-    def layouts(self, problem: Problem, mean: FloatArray, sd: FloatArray) -> list[Layout]:
-        """The layout of each block of `row_blocks`, of equal shapes."""
-        parts = [(mean[block.rows], sd[block.rows]) for block in self.row_blocks(problem.dtype)]
-        return problem.rule.plan.layouts(parts)
 
 
 def _local(tree: Any) -> Any:
@@ -289,16 +282,16 @@ def _category_counts(x, weights, rows, *, mesh, n):
     )
 
 
-@functools.partial(jit, static_argnames=("mesh", "tied", "scaled"))
-def _em_map(items, population, rows, constraints, control, slots, *, mesh, tied, scaled):
-    """The E-step on every device, its sums over all of them, the M-step."""
+@functools.partial(jit, static_argnames=("mesh", "function", "static"))
+def _sums(items, population, rows, rule, slots, *, mesh, function, static):
+    """The E-step on every device, then summed and gathered."""
 
-    def on_device(items, population, rows):
-        sums, moments = line_sums(items, population, rows)
-        return jax.lax.psum(sums, AXIS), _gather(moments, 1)
+    def on_device(items, population, rows, rule):
+        sums = function(items, population, rows, rule, **dict(static))
+        by_row = jax.tree.map(lambda array: _gather(array, 0), sums.by_row)
+        return sums.with_arrays(by_row, jax.lax.psum(sums.added, AXIS))
 
-    sums, stats = jax.shard_map(
-        on_device, mesh=mesh, in_specs=(P(), P(), P(AXIS)), out_specs=P(), check_vma=False
-    )(items, population, rows)
-    update = em_update(items, population, sums, constraints, control, tied=tied, scaled=scaled)
-    return update, EStep.of_line(stats[:, slots], sums.counts, sums.totals)
+    sums = jax.shard_map(
+        on_device, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=P(), check_vma=False
+    )(items, population, rows, rule)
+    return sums.with_arrays(jax.tree.map(lambda array: array[slots], sums.by_row), sums.added)

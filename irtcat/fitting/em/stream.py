@@ -14,15 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from irtcat._common.checks import argument_error
-from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import EMState, Problem, StepControl, Sums, line_sums, updated
+from irtcat.fitting.em.iteration import sums_of_blocks
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.fitting.problem.subject_weights import rescaled
 from irtcat.io.source import ResponseSource, chunks
-from irtcat.latent import EStep, Layout, LayoutPlan, ResponseRows, RowBlock
+from irtcat.latent import LayoutPlan, RowBlock
 from irtcat.scoring import row_blocks
 
 CHUNK_BYTES = 2**27
@@ -106,8 +105,7 @@ class Streamed:
 
     def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """The row range of each chunk, and the chunk, padded to the common size."""
-        for k, chunk in enumerate(chunks(self.source, self.rows)):
-            yield slice(k * self.rows, min((k + 1) * self.rows, self.n_rows)), chunk
+        yield from zip(self.ranges, chunks(self.source, self.rows), strict=True)
 
     def _filled(self, vectors: Any, at: slice) -> np.ndarray:
         """The rows of a chunk from an array of all rows (rows last), padded with 0."""
@@ -153,48 +151,20 @@ class Streamed:
             )
         return total
 
-    def layouts(
-        self, problem: Problem, mean: FloatArray, sd: FloatArray, slack: float = 0.0
-    ) -> list[Layout]:
-        """The layout of each block of `row_blocks`, of equal shapes."""
+    @property
+    def ranges(self) -> list[slice]:
+        """The rows of each chunk."""
         starts = range(0, self.n_rows, self.rows)
-        parts = [(mean[i : i + self.rows], sd[i : i + self.rows]) for i in starts]
-        return problem.rule.plan.layouts(parts, slack)
+        return [slice(at, min(at + self.rows, self.n_rows)) for at in starts]
 
-    def em_map(
-        self, problem: Problem, state: EMState, slack: float, n_steps: int, expand: bool
-    ) -> Any:
-        """See `irtcat.fitting.em.iteration.run_e_step`."""
-        layouts = self.layouts(problem, *state.posteriors(), slack)
-        items, population = problem.items(state.point.params), state.point.population
-        weights = np.asarray(problem.weights)
-        stats = np.empty((4, self.n_rows), weights.dtype)
-        sums: Sums | None = None
-        for (at, chunk), layout in zip(self._chunks(), layouts, strict=True):
-            group = None if problem.group is None else self._filled(problem.group, at)
-            rows = ResponseRows(
-                _on_device(chunk), self._filled(weights, at), layout, group, self.has_missing
-            )
-            chunk_sums, stats_ = line_sums(items, population, rows)
-            sums = chunk_sums if sums is None else _add(sums, chunk_sums)
-            stats[:, at] = np.asarray(stats_)[:, : at.stop - at.start]
-        assert sums is not None
-        update = updated(
-            items,
-            population,
-            sums,
-            problem.constraints,
-            StepControl.of(problem, n_steps, expand),
-            self.n_rows * self.n_items,
-            tied=problem.tied,
-            scaled=problem.step_rule.scaled,
-        )
-        return update, EStep.of_line(stats, sums.counts, sums.totals)
+    sums = staticmethod(sums_of_blocks)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of every block, with those that only fill up the last."""
+        return self.rows
 
 
 def _on_device(chunk: np.ndarray) -> jax.Array:
     """The chunk on the device; without a copy on a CPU, since it is never written again."""
     return jax.device_put(chunk, may_alias=True)
-
-
-_add = jit(lambda a, b: jax.tree.map(jnp.add, a, b))

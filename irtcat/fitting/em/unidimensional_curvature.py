@@ -1,6 +1,5 @@
 """The curvature of a fit of one ability: of all parameters, or item by item."""
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +15,14 @@ from irtcat.fitting.em.iteration import EMPoint, Problem
 from irtcat.fitting.em.m_step import Constraints, penalised_terms
 from irtcat.fitting.em.score_sums import line_score_sums
 from irtcat.fitting.em.shard import Sharded, all_gather
-from irtcat.latent import EStep, PackedItems, ScaleTransform, grid_nodes, transformed_nodes
+from irtcat.latent import (
+    EStep,
+    ExpectedSums,
+    PackedItems,
+    ScaleTransform,
+    grid_nodes,
+    transformed_nodes,
+)
 from irtcat.models import ItemModel, pack, unpack
 
 
@@ -48,12 +54,12 @@ class OneAbility(Curvature):
         # The blocks may be on different devices.
         params, numbers = np.asarray(self.point.params), np.asarray(self.point.population)
         fill = problem.fill
-        template, filled = fill.items((problem.template, params))
-        items = PackedItems(template, filled, fill.weights(np.ones_like(params[:, 0])))
+        wide, everyone = problem.filled(), fill.weights(np.ones_like(params[:, 0]))
+        items = PackedItems(wide.template, fill.items(params), everyone)
         blocks = [
             line_score_sums(
                 items,
-                replace(rows, x=fill.items(rows.x, axis=1)),
+                rows,
                 None if problem.group is None else numbers,
                 problem.rule.transform,
                 full=full,
@@ -61,7 +67,7 @@ class OneAbility(Curvature):
                 # Scores by a population depend on the row's group.
                 is_canonical=full and self.is_canonical and self.is_known,
             )
-            for rows in problem.laid_out(*self.belief.on_line())
+            for rows in wide.laid_out(*self.belief.on_line())
         ]
         total = self.added(blocks)
         if full:
@@ -74,13 +80,14 @@ class OneAbility(Curvature):
         return total
 
     def _complete(self) -> FloatArray:
-        belief, problem, fill = self.belief, self.problem, self.problem.fill
-        totals = belief.totals if belief.totals.ndim == 1 else fill.items(belief.totals, axis=1)
+        problem, fill = self.problem, self.problem.fill
+        wide, belief = problem.filled(), fill.sums(ExpectedSums(self.belief, self.nodes)).belief
         information = complete_information(
-            *fill.items((problem.template, self.point.params)),
-            fill.items(belief.counts, axis=2),
-            totals,
-            fill.constraints(problem.constraints),
+            wide.template,
+            fill.items(self.point.params),
+            belief.counts,
+            belief.totals,
+            wide.constraints,
             self.nodes,
         )
         return np.asarray(fill.cut(information))
