@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import jit, namespace
+from irtcat._common.compilation import FEW, jit, namespace
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import (
     Constraints,
@@ -328,7 +328,7 @@ def _latent_under_priors(
 
 def _at_active_bounds(new: MStep, constraints: Constraints, tied: tuple[int, ...]) -> Any:
     """Which parameters of single items are at a bound beyond which the objective still rises."""
-    own = np.isin(np.arange(new.params.shape[1]), tied, invert=True)
+    own = np.array([column not in tied for column in range(new.params.shape[1])])
     return beyond_bounds(new.params, new.gradient, constraints) & constraints.free & own
 
 
@@ -450,7 +450,7 @@ def em_update(
     )
 
 
-_compiled_update = jit(em_update, static_argnames=("tied", "scaled", "stated"))
+_compiled_update = jit(em_update, static_argnames=("tied", "scaled", "stated"), small_below=FEW)
 
 
 def updated(
