@@ -109,7 +109,8 @@ CHECKS = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs")
 
 def namespace(array: Any) -> Any:
     """The module that computes with an array: numpy, or `jax.numpy` (in compiled functions too)."""
-    return jnp if isinstance(array, jax.Array) else np
+    # numpy's are asked for first: whether something is one of JAX's takes ten times as long.
+    return jnp if not isinstance(array, np.ndarray) and isinstance(array, jax.Array) else np
 
 
 def programs_folder() -> Path | None:

@@ -33,7 +33,8 @@ def _line_terms(params: Any, counts: Any, totals: Any, nodes: Any) -> tuple[Any,
     one exponential per item and node is evaluated.
     """
     xp = namespace(params)
-    right, softplus = _logistic(nodes[:, None] * params[:, 0] + params[:, 1])
+    slope, intercept = xp.stack([params[:, 0], params[:, 1]])  # numpy is quick with whole rows
+    right, softplus = _logistic(nodes[:, None] * slope + intercept)
     powers = xp.stack([xp.ones_like(nodes), nodes, nodes**2])
     spread = right * (1.0 - right)
     if totals.ndim == 1:  # the same for all items: a factor of the powers
@@ -43,7 +44,7 @@ def _line_terms(params: Any, counts: Any, totals: Any, nodes: Any) -> tuple[Any,
         of_base, expected = (totals * softplus).sum(0), powers[:2] @ (totals * right)
         h0, h1, h2 = powers @ (totals * spread)
     r0, r1 = powers[:2] @ counts[0]
-    value = params[:, 0] * r1 + params[:, 1] * r0 - of_base
+    value = slope * r1 + intercept * r0 - of_base
     gradient = xp.stack([r1 - expected[1], r0 - expected[0]], -1)
     return value, gradient, xp.stack([h2, h1, h1, h0], -1).reshape(-1, 2, 2)
 

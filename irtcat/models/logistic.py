@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models.base import Design, Param, Parameter
+from irtcat.models.base import Design, Param, Parameter, replaced
 from irtcat.models.links import Asymptotes, Link, LinkModel
 from irtcat.models.slopes import (
     INTERCEPT,
@@ -149,7 +149,7 @@ class BinaryModel(LinkModel):
     def rescale(self, mean: Any, sd: Any) -> "BinaryModel":
         """Slope times ``sd``; the intercept takes up the mean; the asymptotes stay."""
         slope, shift = rescaled_slope(self.slope, self.dims, mean, sd)
-        return dataclasses.replace(self, slope=slope, intercept=self.intercept + shift)
+        return replaced(self, slope=slope, intercept=self.intercept + shift)
 
     @classmethod
     def blank(cls, design: Design) -> "BinaryModel":

@@ -53,13 +53,23 @@ def needs_no_program(template: ItemModel, params: Any, n_responses: int = 0) -> 
     return template.closed_form == "logistic" and few
 
 
-def _repeat_while(condition: Any, body: Any, state: Any) -> Any:
+def _repeat_while(xp: Any, condition: Any, body: Any, state: Any) -> Any:
     """`jax.lax.while_loop`, or the same loop over arrays of numpy."""
-    if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state)):
+    if xp is jnp:
         return jax.lax.while_loop(condition, body, state)
     while condition(state):
         state = body(state)
     return state
+
+
+def _where(accepted: Any, new: tuple[Any, ...], old: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The new arrays of the items that are accepted, the old ones of the others."""
+    xp = namespace(accepted)
+    if xp is np and accepted.all():
+        return new
+    shape, axes = accepted.shape, range(max(array.ndim for array in new))
+    masks = [accepted.reshape(shape + (1,) * i) for i in axes]
+    return tuple(xp.where(masks[a.ndim - 1], a, b) for a, b in zip(new, old, strict=True))
 
 
 class Shared(NamedTuple):
@@ -198,8 +208,7 @@ def log_prior(params: Any, constraints: Constraints) -> Float[Any, " items"]:
     xp = namespace(params)
     off = params - constraints.prior_mean
     precision = constraints.prior_precision
-    log_scale = xp.where(precision > 0, xp.log(xp.maximum(precision, 1e-30)), 0.0)
-    normaliser = xp.where(precision > 0, 0.5 * (log_scale - math.log(2 * math.pi)), 0.0)
+    normaliser = 0.5 * xp.log(xp.where(precision > 0, precision / (2 * math.pi), 1.0))
     normal = -0.5 * precision * off**2 + normaliser
     if constraints.family is None:
         return normal.sum(-1)
@@ -326,8 +335,11 @@ def penalised_terms(
     nodes: Float[Any, "nodes *dims"] | None = None,
 ) -> tuple[Float[Any, " items"], Float[Any, "items params"], Float[Any, "items params params"]]:
     """Expected log-posterior of each item, its gradient and its expected information."""
-    nodes = namespace(params).asarray(grid_points(params.dtype) if nodes is None else nodes)
+    xp = namespace(params)
+    nodes = xp.asarray(grid_points(params.dtype) if nodes is None else nodes)
     value, gradient, information = item_terms(template, params, counts, totals, nodes)
+    if xp is np and not constraints.prior_precision.any():
+        return value, gradient, information  # no priors: a sixth of the time in numpy
     value = value + log_prior(params, constraints)
     gradient = gradient + prior_slopes(params, constraints)[0]
     eye = np.eye(params.shape[1], dtype=params.dtype)
@@ -344,15 +356,22 @@ def _solve(matrix: Any, vector: Any) -> Any:
     low: list[list[Any]] = [[None] * n for _ in range(n)]
     for i in range(n):
         for j in range(i + 1):
-            rest = matrix[..., i, j] - sum(low[i][k] * low[j][k] for k in range(j))
+            rest = _less(matrix[..., i, j], [(low[i][k], low[j][k]) for k in range(j)])
             low[i][j] = xp.sqrt(xp.maximum(rest, RIDGE)) if i == j else rest / low[j][j]
     y: list[Any] = []
     for i in range(n):
-        y.append((vector[..., i] - sum(low[i][k] * y[k] for k in range(i))) / low[i][i])
+        y.append(_less(vector[..., i], [(low[i][k], y[k]) for k in range(i)]) / low[i][i])
     x: list[Any] = [None] * n
     for i in reversed(range(n)):
-        x[i] = (y[i] - sum(low[k][i] * x[k] for k in range(i + 1, n))) / low[i][i]
+        x[i] = _less(y[i], [(low[k][i], x[k]) for k in range(i + 1, n)]) / low[i][i]
     return xp.stack(x, axis=-1)
+
+
+def _less(array: Any, products: list[tuple[Any, Any]]) -> Any:
+    """An array less some products."""
+    for one, other in products:
+        array = array - one * other
+    return array
 
 
 def direction(
@@ -453,6 +472,7 @@ def step_within_bounds(
 
     # A loop, so that the solution is compiled once.
     moved = _repeat_while(
+        xp,
         lambda carry: (carry[0] == 0) | ((carry[0] == 1) & carry[2].any()),
         rounds,
         (np.int32(0), params, xp.zeros_like(active)),
@@ -511,33 +531,24 @@ def m_step(
             new, old = (xp.full_like(v, (item_weights * v).sum()) for v in (new, old))
         return new >= old - 64 * np.finfo(old.dtype).eps * xp.abs(old)
 
-    def body(step_number: Any, state: _State) -> _State:
-        value, gradient, information = penalised_terms(
-            template, state.candidate, counts, totals, constraints, nodes
-        )
-        up = better(value, state.value)
-        best = xp.where(up[:, None], state.candidate, state.best)
-        value = xp.where(up, value, state.value)
-        gradient = xp.where(up[:, None], gradient, state.gradient)
-        information = xp.where(up[:, None, None], information, state.information)
+    def body(carry: tuple[Any, Any, _State]) -> tuple[Any, Any, _State]:
+        number, _, state = carry
+        terms = penalised_terms(template, state.candidate, counts, totals, constraints, nodes)
+        up, is_first = better(terms[0], state.value), number == 0
+        accepted = _where(up, (state.candidate, *terms), state[:4])
         damping = xp.where(up, 0.3 * state.damping, xp.maximum(10 * state.damping, 0.1))
-        candidate = step_within_bounds(
-            best, gradient, information, damping, constraints, tied, item_weights
-        ).astype(params.dtype)
-        move = candidate - best
-        squared = xp.einsum("ji,jik,jk->j", move, information, move)
-        squared = xp.where(step_number == 0, squared, state.squared)
-        stuck = xp.where(step_number == 0, True, state.stuck & ~up)
-        return _State(
-            best=best,
-            value=value,
-            gradient=gradient,
-            information=information,
-            damping=damping,
-            candidate=candidate,
-            squared=squared,
-            stuck=stuck,
-        )
+        stuck, number = is_first | (state.stuck & ~up), number + 1
+        goes_on = (number <= n_steps) | (stuck.any() & (number < MAX_STEPS))
+        candidate, squared = state.candidate, state.squared
+        if xp is jnp or goes_on:  # a program takes one step more than it needs
+            best, _, gradient, information = accepted
+            candidate = step_within_bounds(
+                best, gradient, information, damping, constraints, tied, item_weights
+            ).astype(params.dtype)
+            move = candidate - best
+            length = xp.einsum("ji,jik,jk->j", move, information, move)
+            squared = xp.where(is_first, length, squared)
+        return number, goes_on, _State(*accepted, damping, candidate, squared, stuck)
 
     # The first evaluation is that of the starting point, which is always accepted.
     nothing = xp.zeros_like(params[:, 0])
@@ -551,11 +562,6 @@ def m_step(
         squared=nothing,
         stuck=nothing == 0,
     )
-    n_evaluations, state = _repeat_while(
-        lambda carry: (carry[0] <= n_steps) | (carry[1].stuck.any() & (carry[0] < MAX_STEPS)),
-        lambda carry: (carry[0] + 1, body(*carry)),
-        (np.int32(0), state),
-    )
-    del n_evaluations
+    state = _repeat_while(xp, lambda carry: carry[1], body, (np.int32(0), np.bool_(True), state))[2]
     step, gain = xp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
     return MStep(state.best, step, gain, state.information, state.gradient)
