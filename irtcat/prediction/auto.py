@@ -334,11 +334,12 @@ def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
         rows.append(complete)
         runs.append(Run(task.x[complete], task.chosen, task.weights, task.request))
     for is_answered, at in patterns(task.x[some]) if len(some) else []:
-        # A list of ids may be of adaptive tests, whose runs depend on the subject.
-        groups, run = ([at], _answered_run) if task.strategy else (at[:, None], _own_run)
-        for group in groups:
-            rows.append(some[group])
-            runs.append(run(task, task.x[np.ix_(rows[-1], is_answered)], is_answered))
+        group = some[at]
+        x = task.x[np.ix_(group, is_answered)]
+        run = (_answered_run if task.strategy else _own_run)(task, x, is_answered)
+        each = run.is_tailored and len(group) > 1  # stand-ins are near one subject, not near a mean
+        rows += list(group[:, None]) if each else [group]
+        runs += [run._replace(x=row[None]) for row in run.x] if each else [run]
     if task.prior is not None:
         score_prior = ScorePrior(task.bank, task.item_weights)
         priors = score_prior(*subject_priors(task.prior, task.answers.subject_ids))
