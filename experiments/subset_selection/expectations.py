@@ -103,6 +103,8 @@ def draw(folder, name, kind, seed, with_papers):
     y, rows = leaderboard.full_scores(calibration), []
 
     def record(k, strategy, estimator, expect, score, interval=None):
+        # A mean of answers has nothing but the others' scores where none of the items is answered.
+        score = np.where(np.isnan(score), y.mean(), score)
         covered = None if interval is None else (interval[0] <= truth) & (truth <= interval[1])
         width = np.nan if interval is None else 100 * np.nanmean(interval[1] - interval[0])
         rows.append(

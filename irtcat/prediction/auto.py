@@ -44,7 +44,7 @@ from scipy.special import logit
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.progress import Steps
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.equating import Below, Equating, full_score_curves
 from irtcat.prediction.estimate import Estimate, patterns
@@ -98,9 +98,11 @@ def predict_auto(task: Task) -> Estimate:
 
     The cross-validation chooses the items again with the strategy of the subset, if that needs only
     responses; other items are treated as chosen independently of the calibrated subjects. A new
-    subject that answered only some of the items (for example in an adaptive test) is estimated from
-    these items alone, with the nearest quarter of the calibrated subjects; a factor model of the
-    calibrated responses then joins the blend (`irtcat.prediction.factor_scores`). In planned
+    subject that answered only some items of a chosen subset is estimated from these alone, and the
+    cross-validation takes the same places of the subsets that it chooses. One that answered items
+    chosen for it (an adaptive test) is estimated from these with the nearest quarter of the
+    calibrated subjects; a factor model of the calibrated responses then joins the blend
+    (`irtcat.prediction.factor_scores`). In planned
     sessions replays say penalty and weight, and the interval is the 95 % quantile of their errors
     in SDs of the score by the factor model, for other levels as of a Normal
     (`irtcat.cat.plan_evaluation`). With fewer than 8 calibrated subjects the weighted mean is
@@ -196,6 +198,11 @@ class Chosen(NamedTuple):
 
     items: IntArray
     weights: FloatArray
+
+    def at(self, places: FloatArray) -> "Chosen":
+        """Those at some places of the list, given as shares of its length."""
+        at = np.unique((places * len(self.items) + 1e-9).astype(int))
+        return Chosen(self.items[at], _shares(self.weights[at]))
 
 
 class Subjects:
@@ -300,6 +307,8 @@ class Run(NamedTuple):
         request: how the items were chosen, or None if that cannot be repeated.
         prior: probabilities of the cells of the full score (`irtcat.prediction.score_prior`) of
             each subject, and those of the calibrated population; None if nothing else is known.
+        places: where the items stand in the subset, as shares of its length, where these are the
+            answered ones of a subset that was chosen for all subjects; None for all items.
         is_tailored: whether the items were chosen for these subjects.
         replayed: what replays of calibrated subjects say of such sessions, or None.
     """
@@ -309,6 +318,7 @@ class Run(NamedTuple):
     weights: FloatArray
     request: Request | None
     prior: tuple[FloatArray, FloatArray] | None = None
+    places: FloatArray | None = None
     is_tailored: bool = False
     replayed: ReplayedLength | None = None
 
@@ -324,9 +334,12 @@ def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
         rows.append(complete)
         runs.append(Run(task.x[complete], task.chosen, task.weights, task.request))
     for is_answered, at in patterns(task.x[some]) if len(some) else []:
-        rows.append(some[at])
-        x, items = task.x[np.ix_(rows[-1], is_answered)], task.chosen[is_answered]
-        runs.append(_own_run(task, x, items, task.weights[is_answered]))
+        group = some[at]
+        x = task.x[np.ix_(group, is_answered)]
+        run = (_answered_run if task.strategy else _own_run)(task, x, is_answered)
+        each = run.is_tailored and len(group) > 1  # stand-ins are near one subject, not near a mean
+        rows += list(group[:, None]) if each else [group]
+        runs += [run._replace(x=row[None]) for row in run.x] if each else [run]
     if task.prior is not None:
         score_prior = ScorePrior(task.bank, task.item_weights)
         priors = score_prior(*subject_priors(task.prior, task.answers.subject_ids))
@@ -337,9 +350,26 @@ def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
     return rows, runs
 
 
-def _own_run(task: Task, x: FloatArray, items: IntArray, weights: FloatArray) -> Run:
+def _answered_run(task: Task, x: FloatArray, is_answered: BoolArray) -> Run:
+    """The run of subjects without answers to some of the items that were chosen for all subjects.
+
+    Which answers are missing says nothing of these subjects, so that all calibrated subjects stand
+    for them. The cross-validation repeats the choice and takes the same places of the subset.
+    """
+    places = np.flatnonzero(is_answered) / len(is_answered)
+    weights = _shares(task.weights[is_answered])
+    return Run(x, task.chosen[is_answered], weights, task.request, places=places)
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    """Weights that sum to 1; equal ones if all are 0."""
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1 / len(weights))
+
+
+def _own_run(task: Task, x: FloatArray, is_answered: BoolArray) -> Run:
     """The run of subjects who answered some of the items: their own, or a fixed subset."""
-    fixed = task.fixed
+    fixed, items, weights = task.fixed, task.chosen[is_answered], task.weights[is_answered]
     if fixed is not None:
         ids = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
         listed = ids.get_indexer(pd.Index(np.asarray(fixed.item_ids, dtype=str)))
@@ -350,10 +380,8 @@ def _own_run(task: Task, x: FloatArray, items: IntArray, weights: FloatArray) ->
         if is_listed and not is_stopped:
             answers = np.where(order >= 0, x[:, order], np.nan)
             return Run(answers, listed, fixed.weights, fixed.request)
-    if weights.sum() == 0:
-        weights = np.ones(len(weights))
     replayed = ReplayedLength.at(len(items), task.replayed) if task.replayed else None
-    return Run(x, items, weights / weights.sum(), None, is_tailored=True, replayed=replayed)
+    return Run(x, items, _shares(weights), None, is_tailored=True, replayed=replayed)
 
 
 def learn_rule(task: Task, levels: Sequence[float]) -> ScoreRule:
@@ -458,6 +486,8 @@ def _cross_validated(
         begin(f"Fold {fold + 1} of {FOLDS} of the cross-validation")
         is_out = subjects.fold == fold
         reference, chosen = subjects.without(fold, task, run.request)
+        if chosen is not None and run.places is not None:
+            chosen = chosen.at(run.places)
         items, weights = chosen or (run.items, run.weights)
         if fold not in calibrated.placements_without:
             calibrated.placements_without[fold] = Placement(reference, task.item_weights)

@@ -68,7 +68,8 @@ def predict_irt(task: Task) -> Estimate:
 def predict_pirt(task: Task) -> Estimate:
     """p-IRT as published: the posterior mean ability plugged into all curves.
 
-    The interval is Normal, with only the variance of the unobserved answers at that ability.
+    The interval is Normal, with only the variance of the unobserved answers at that ability: too
+    short, which a flag says ("irt" integrates over the ability).
 
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 4.
@@ -78,7 +79,8 @@ def predict_pirt(task: Task) -> Estimate:
     theta = (weights * posterior.theta).sum(axis=1, keepdims=True)
     mean, sd = _moments(task, Posterior(theta, np.ones(theta.shape[:2])))
     score, half = mean[:, 0], ndtri(0.5 + task.level / 2) * sd[:, 0]
-    return Estimate(score, score - half, score + half)
+    flag = task.note("interval too short: without the uncertainty of the ability")
+    return Estimate(score, score - half, score + half, flag)
 
 
 def predict_gpirt(task: Task) -> Estimate:
@@ -86,7 +88,8 @@ def predict_gpirt(task: Task) -> Estimate:
 
     ``lambda mean + (1 - lambda) p-IRT`` with ``lambda = b^2 / (b^2 + v)``: b^2 is the mean squared
     error of p-IRT for the calibrated subjects on the same items, v the sampling variance of the
-    subject's mean. The interval is Normal with variance ``lambda^2 v + (1 - lambda)^2 b^2``.
+    subject's mean. The interval is Normal with variance ``lambda^2 v + (1 - lambda)^2 b^2``: too
+    short, with a flag, where the calibrated responses chose the items.
 
     References:
         Maia Polo et al. (2024), tinyBenchmarks, section 4.
@@ -109,7 +112,7 @@ def predict_gpirt(task: Task) -> Estimate:
     mean_share = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))
     score = mean_share * np.nan_to_num(mean) + (1 - mean_share) * pirt
     half = ndtri(0.5 + task.level / 2) * np.sqrt(mean_share**2 * v + (1 - mean_share) ** 2 * bias)
-    return Estimate(score, score - half, score + half)
+    return Estimate(score, score - half, score + half, task.note_of_choice())
 
 
 def _posterior(task: Task) -> Posterior:

@@ -115,8 +115,9 @@ def predict_ridge(task: Task) -> Estimate:
     """Ridge regression of the full score on the answers.
 
     The interval adds quantiles of the calibrated subjects' leave-one-out errors (jackknife): it is
-    valid for subjects like them, on items that were chosen without their responses. For subjects
-    with missing answers the regression has only the items they answered.
+    valid for subjects like them, on items that were chosen without their responses; else it is too
+    short, which a flag says ("auto" repeats the choice). For subjects with missing answers the
+    regression has only the items they answered.
 
     References:
         Barber et al. (2021), Annals of Statistics 49, 486-507 (jackknife and jackknife+).
@@ -129,15 +130,16 @@ def predict_ridge(task: Task) -> Estimate:
         half = conformal_quantile(-errors, tail), conformal_quantile(errors, tail)
         return score, score - half[0], score + half[1]
 
-    return _by_pattern(task, rule)
+    return _by_pattern(task, rule)._replace(flag=task.note_of_choice())
 
 
 def predict_gp(task: Task) -> Estimate:
     """Gaussian-process regression of the full score on the answers.
 
     ``cov(x, x') = v_1 (x - m).(x' - m) / k + v_2 exp(-|x - x'|^2 / (k l^2))`` and noise; all four
-    parameters maximise the marginal likelihood. The interval is that of the posterior predictive.
-    Fitted to at most 1,500 calibrated subjects, spread evenly over the scores.
+    parameters maximise the marginal likelihood. The interval is that of the posterior predictive:
+    too short, with a flag, where the same responses chose the items. Fitted to at most 1,500
+    calibrated subjects, spread evenly over the scores.
 
     References:
         Rasmussen & Williams (2006), Gaussian Processes for Machine Learning, sections 2.2, 5.4.
@@ -151,7 +153,7 @@ def predict_gp(task: Task) -> Estimate:
         z = ndtri(0.5 + task.level / 2)
         return mean, mean - z * sd, mean + z * sd
 
-    return _by_pattern(task, rule)
+    return _by_pattern(task, rule)._replace(flag=task.note_of_choice())
 
 
 def _gaussian_process(

@@ -210,8 +210,16 @@ class Task:
     def note_of_design(self) -> np.ndarray:
         """The flag of design-based estimates for items that are known not to be a sample."""
         # None means that the choice of items is unknown: no flag.
-        note = "items not drawn at random" if self.sampled is False else ""
-        return np.full(len(self.x), note, dtype=object)
+        return self.note("items not drawn at random" if self.sampled is False else "")
+
+    def note_of_choice(self) -> np.ndarray:
+        """The flag of intervals by the errors of the subjects whose responses chose the items."""
+        by_responses = self.request is not None and not self.sampled
+        return self.note("interval too short: these responses chose the items" * by_responses)
+
+    def note(self, text: str) -> np.ndarray:
+        """The same flag for all new subjects."""
+        return np.full(len(self.x), text, dtype=object)
 
     @cached_property
     def bank(self) -> ItemBank:

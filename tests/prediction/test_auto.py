@@ -148,6 +148,42 @@ def test_awkward_calibrations(kind, calibration, alike):
     assert (told.score <= told.upper).all()
 
 
+def without(responses, item_ids, share):
+    """The responses without answers to the last items of a list, as of runs that were stopped."""
+    x = responses.to_numpy()
+    x[:, np.isin(responses.item_ids, item_ids[round(share * len(item_ids)) :])] = np.nan
+    return Responses.from_array(x, responses.subject_ids, responses.item_ids)
+
+
+@pytest.mark.parametrize("as_ids", [False, True], ids=["subset", "list of ids"])
+def test_subjects_with_the_same_missing_answers_do_not_depend_on_each_other(
+    calibration, alike, as_ids
+):
+    subset = select(None, 20, calibration=calibration)
+    answered = without(alike.subset(subjects=range(6)), subset.item_ids, 0.5)
+    items = list(subset.item_ids) if as_ids else subset
+    together = predict(calibration, items, answered, pooled=False)
+    alone = predict(calibration, items, answered.subset(subjects=[2]), pooled=False)
+    for column in ("score", "lower", "upper"):
+        values = getattr(together, column)
+        assert values[2] == pytest.approx(getattr(alone, column)[0], abs=1e-12)
+        assert len(np.unique(values)) > 3
+
+
+def test_missing_answers_leave_intervals_valid_for_all_of_a_group(calibration, alike):
+    """Also for its weakest and strongest: stand-ins near the group's mean covered .55 of these."""
+    truth, errors, covered = full_scores(alike), [], []
+    for seed in range(4):
+        subset = select(None, 60, calibration=calibration, seed=seed)
+        predicted = predict(calibration, subset, without(alike, subset.item_ids, 0.5))
+        errors.append(np.abs(predicted.score - truth))
+        covered.append((predicted.lower <= truth) & (truth <= predicted.upper))
+    is_end = np.abs(truth - truth.mean()) > truth.std()
+    assert np.mean(covered) >= 0.92
+    assert np.mean(np.array(covered)[:, is_end]) >= 0.9
+    assert np.mean(errors) < 0.043  # .046 with those stand-ins
+
+
 # --- its parts
 
 
