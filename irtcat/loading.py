@@ -12,7 +12,8 @@ from irtcat._files.reading import MOST_BYTES, check_path, read_json
 from irtcat.bank import ItemBank
 from irtcat.io import as_responses, read_responses
 from irtcat.io.text import read_table
-from irtcat.prediction.form import SHORT_FORM, ShortForm
+from irtcat.prediction.form import ShortForm
+from irtcat.prediction.form_document import SHORT_FORM
 from irtcat.selection import read_subset
 from irtcat.training.crowd import Crowd
 

@@ -37,6 +37,11 @@ NEEDS = {
 """What a function can need, by name; to add one, add a row."""
 
 
+def meets(model: ItemModel, needs: Sequence[str]) -> bool:
+    """Whether items meet all needs, which are names of `NEEDS`."""
+    return all(NEEDS[need].is_met(model) for need in needs)
+
+
 def check_needs(
     model: ItemModel, needs: Sequence[str], purpose: str = "", name: str = "bank"
 ) -> None:

@@ -32,6 +32,11 @@ class Rule:
         return self.function(*arguments, **options)
 
     @property
+    def bank_needs(self) -> tuple[str, ...]:
+        """What it needs of a bank, by the names of `irtcat.bank.needs.NEEDS`."""
+        return () if self.multidimensional else ("one ability",)
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """Summary, and whether it takes several abilities."""
         return _first_line(self.function), "yes" if self.multidimensional else ""

@@ -89,7 +89,7 @@ def start(o: Options) -> Output:
     name = "session" if o.id is None else o.id
     begun = begun_in_memory(o.bank, rules, counts, seed=o.seed or 0, session_id=name, **shared)
     with _store(o, create=True) as opened:
-        pool = begun._pool
+        pool = begun.pool
         session = opened.begin(o.bank, rules, o.id, o.seed, counts=counts, pool=pool, **shared)
         opened.record_status(session)
         return _state(o, session)

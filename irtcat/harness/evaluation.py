@@ -314,7 +314,7 @@ def _compile(session: Session) -> None:
     The last answer of a batch is written together with the events that follow it. If that step had
     to be compiled first, a process killed during these seconds would lose the answer.
     """
-    copy = Session.from_json(session.bank, session.to_json(), session._pool)
+    copy = Session.from_json(session.bank, session.to_json(), session.pool)
     for item in copy.asked:
         copy.answer(item, None)
 

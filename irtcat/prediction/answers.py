@@ -1,5 +1,6 @@
 """Answers of new subjects to the chosen items, and their predictions; without JAX."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -99,17 +100,6 @@ def possible_scores(
     return lowest, lowest + np.where(is_known, 0, 1 - is_observed @ in_score)
 
 
-def within_possible(
-    scores: FloatArray, x: FloatArray, in_score: FloatArray, n_items: int
-) -> FloatArray:
-    """Estimated scores, clipped to what the answers leave possible.
-
-    Rounded, so that the order of summation breaks no ties, and all right is 1.
-    """
-    clipped: FloatArray = np.round(np.clip(scores, *possible_scores(x, in_score, n_items)), 12)
-    return clipped
-
-
 def as_prediction(
     subject_ids: np.ndarray,
     x: FloatArray,
@@ -121,9 +111,8 @@ def as_prediction(
     estimator: str,
     level: float,
     known: BoolArray | None = None,
-    estimand: str = "run",
-    ranks_of: str = "run",
-    noise: RunNoise | None = None,
+    estimand: str | None = None,
+    noise_of: Callable[[FloatArray, str], RunNoise],
 ) -> Prediction:
     """Clip to the possible range, add the run's noise, rank among the calibrated, and flag.
 
@@ -138,18 +127,21 @@ def as_prediction(
         level: probability of the intervals.
         known: whether each new subject is one of the calibrated ones, which is then ranked among
             the others; None if none is.
-        estimand: whose scores the intervals are for (`irtcat.prediction.estimands.ESTIMANDS`).
-        ranks_of: whose scores the ranks are of.
-        noise: how far scores of this run may be from those; None if all are of this run.
+        estimand: whose scores the intervals and ranks are for
+            (`irtcat.prediction.estimands.ESTIMANDS`); by default intervals for those of the runs,
+            and ranks for those of the models.
+        noise_of: how far scores of this run may be from those of an estimand.
     """
+    estimand, ranks_of = estimand or "run", estimand or "model"
     is_observed = ~np.isnan(x)
     lowest, highest = possible_scores(x, in_score, n_items)
     # Rounded, so that the order of summation does not break ties.
     score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
     lower = np.where(np.isnan(lower), lowest, lower)
     upper = np.where(np.isnan(upper), highest, upper)
-    if noise is None:
-        noise = RunNoise(np.zeros((2, len(score))), np.zeros((2, len(field))), "trials")
+    noise = RunNoise(np.zeros((2, len(score))), np.zeros((2, len(field))), "trials")
+    if ranks_of != "run":
+        noise = noise_of(score, ranks_of)
     reach = noise.new
     if estimand != "run":
         has_score = ~np.isnan(score)

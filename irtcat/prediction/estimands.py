@@ -1,8 +1,9 @@
 """Whose score it is: that of this run, of the model over reruns, or on items like these."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri, stdtrit
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -12,6 +13,9 @@ from irtcat.prediction.run_noise import Answers, Reliability, noise_of_score, ru
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
 from irtcat.responses._trials import exact_shares
+
+if TYPE_CHECKING:
+    from irtcat.prediction.task import Task
 
 ESTIMANDS = {
     "run": "the scores of these runs on all {n} items",
@@ -191,6 +195,47 @@ def noise_halves(
     if estimand == "model" and reruns is not None and reruns.icc == 1:
         halves[:, variance == 0] = 0.0
     return halves, worst_source(sources)
+
+
+def noise_of_task(
+    task: "Task", score: FloatArray, estimand: str, reruns: Reliability | None
+) -> RunNoise:
+    """The noise of the runs of new and calibrated subjects."""
+    calibrated = task.calibration
+    if len(task.usable) < calibrated.n_subjects:
+        calibrated = calibrated.subset(subjects=task.usable)
+    weights, field = task.item_weights, task.all_targets[task.usable]
+    score = np.nan_to_num(score)
+    totals = item_totals(calibrated)
+    old = leftover(calibrated, weights > 0, totals, own=True)
+    old_bound = old.variance(field, old.share)
+    of_new = totals[:, task.chosen]
+    new = leftover(task.answers, task.weights_of_chosen > 0, of_new, own=False)
+    new_bound = new.variance(score, old.share)
+    if task.known is not None:  # the totals have its own answers
+        index = pd.Index(np.asarray(calibrated.subject_ids, dtype=str))
+        rows = index.get_indexer(
+            pd.Index(np.asarray(task.answers.subject_ids, dtype=str)[task.known])
+        )
+        new_bound[task.known] = old_bound[rows]
+    halves, sources = [], set()
+    for data, scores, t, bound, square in (
+        (task.answers, score, task.weights_of_chosen, new_bound, float(weights @ weights)),
+        (calibrated, field, weights, old_bound, None),
+    ):
+        half, source = noise_halves(
+            data,
+            scores,
+            t,
+            bound,
+            estimand=estimand,
+            level=task.level,
+            reruns=reruns,
+            square=square,
+        )
+        halves.append(half)
+        sources.add(source)
+    return RunNoise(halves[0], halves[1], worst_source(sources))
 
 
 def wilson_halves(

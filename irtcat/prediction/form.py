@@ -5,81 +5,33 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import logit
 
-from irtcat._common.checks import (
-    InputError,
-    argument_error,
-    check_choice,
-    check_ids,
-    check_unique,
-    is_number,
-    shorten,
-)
-from irtcat._common.dates import as_date, today
+from irtcat._common.checks import argument_error, check_choice, shorten
+from irtcat._common.dates import today
 from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray
-from irtcat._files.formats import FileFormat
-from irtcat._files.json import json_hash, json_value, write_json
-from irtcat._files.reading import MOST_BYTES, parse_json, read_bytes
+from irtcat._files.json import write_json
+from irtcat._files.reading import MOST_BYTES, read_bytes
 from irtcat.bank import Population
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.prediction.answers import align, as_prediction, within_possible
-from irtcat.prediction.equating import GRID, HELD, Below, Equating
+from irtcat.prediction.answers import align, as_prediction
 from irtcat.prediction.estimands import ESTIMANDS, RunNoise, noise_halves, wilson_halves
-from irtcat.prediction.out_of_range import Range, group_starts
+from irtcat.prediction.form_document import document_of, read_fields
+from irtcat.prediction.norms import Norms
 from irtcat.prediction.result import Prediction
 from irtcat.prediction.run_noise import Reliability, read_reruns
-from irtcat.prediction.score_rule import FEW_MISSING, Blend, ScoreRule
+from irtcat.prediction.score_rule import FEW_MISSING, ScoreRule
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.selection.curves import ScoreCurves
-from irtcat.selection.expectation import ScoreSummary, expectation_of
+from irtcat.selection.expectation import expectation_of
 
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank
-
-SHORT_FORM = FileFormat(
-    "irtcat-short-form",
-    "a short form",
-    "Give a file that irtcat short-form or ShortForm.save wrote.",
-)
-MOST_SUBJECTS = 10**7
-"""More than any calibration has; a file that states more would fill the memory."""
-
-
-class Norms(NamedTuple):
-    """The distribution of the calibrated subjects' full scores, as a table of groups.
-
-    Attributes:
-        n_subjects: number of calibrated subjects.
-        share: mean rank of each group of five subjects or more, in n + 1, rising.
-        score: mean full score of each group.
-    """
-
-    n_subjects: int
-    share: FloatArray
-    score: FloatArray
-
-    @staticmethod
-    def of(scores: FloatArray) -> "Norms":
-        """The norms of some scores; at most 200 groups."""
-        n = len(scores)
-        first = group_starts(n)
-        size = np.diff(first, append=n)
-        share = np.add.reduceat(np.arange(1, n + 1), first) / size / (n + 1)
-        return Norms(n, share, np.add.reduceat(np.sort(scores), first) / size)
-
-    def to_scores(self) -> pd.Series:
-        """As many scores as there are calibrated subjects, interpolated between the groups."""
-        ranks = np.arange(1, self.n_subjects + 1)
-        scores = np.interp(ranks / (self.n_subjects + 1), self.share, self.score)
-        index = pd.Index([f"norm {rank}" for rank in ranks], dtype=object, name="calibrated")
-        return pd.Series(scores, index=index, name="score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,12 +183,6 @@ class ShortForm:
             self._check_answered(x, answers)
         known = read_reruns(reruns, (data,), data, mismatch)
         estimate, norms = self.rule.estimate(x, expect, level, pooled), self.norms.to_scores()
-        ranks_of = estimand or "model"
-        noise = None
-        if ranks_of != "run":
-            in_score = self.rule.equating.in_score
-            score = within_possible(estimate.score, x, in_score, self.n_items)
-            noise = self._noise(answers, score, norms.to_numpy(), ranks_of, level, known)
         return as_prediction(
             answers.subject_ids,
             x,
@@ -246,9 +192,10 @@ class ShortForm:
             norms,
             estimator="auto",
             level=level,
-            estimand=estimand or "run",
-            ranks_of=ranks_of,
-            noise=noise,
+            estimand=estimand,
+            noise_of=lambda score, ranks_of: self._noise(
+                answers, score, norms.to_numpy(), ranks_of, level, known
+            ),
         )
 
     def _noise(
@@ -324,40 +271,7 @@ class ShortForm:
 
     def to_json(self) -> dict[str, Any]:
         """All that `save` writes."""
-        rule, blend = self.rule, self.rule.blend
-        assert blend is not None
-        equating, calibrated_range = rule.equating, blend.range
-        document = {
-            **SHORT_FORM.head,
-            **{name: getattr(self, name) for name in TEXTS},
-            "about": self.about,
-            "n_items": self.n_items,
-            "codes": self.codes,
-            "seed": self.seed,
-            "expect": self.expect,
-            "item_ids": self.item_ids,
-            "items": self.items,
-            "weights": equating.weights,
-            "in_score": equating.in_score,
-            "curves": equating.curves,
-            "below": equating.below,
-            "full_scores": dict(zip(map(str, HELD), equating.full_scores, strict=True)),
-            "scores": rule.scores,
-            "median": rule.median,
-            "regression": {
-                "intercept": blend.intercept,
-                "slopes": blend.slopes,
-                "weight": blend.weight,
-            },
-            "range": {name: getattr(calibrated_range, name) for name in ("n", *RANGE)},
-            "errors": blend.errors,
-            "norms": {
-                "n_subjects": self.norms.n_subjects,
-                "share": self.norms.share,
-                "score": self.norms.score,
-            },
-        }
-        return stamped({name: json_value(value) for name, value in document.items()})
+        return document_of(vars(self))
 
     @property
     def checksum(self) -> str:
@@ -366,7 +280,7 @@ class ShortForm:
         A changed or damaged file has another checksum. It does not prove who made the file: compare
         it with the one that was published.
         """
-        return str(self.to_json()[CHECKSUM])
+        return str(self.to_json()["checksum"])
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the form to a JSON file, atomically; `load` reads it.
@@ -394,25 +308,6 @@ class ShortForm:
         return form
 
 
-TEXTS = ("name", "strategy", "made", "renew")
-RANGE = ("at", "share", "mean", "sd")
-
-
-CHECKSUM = "checksum"
-"""The field of a document with the checksum of all others."""
-
-
-def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document of JSON values with its checksum.
-
-    Example:
-        >>> stamped({"n_items": 2})["checksum"][:16]
-        'sha256:897463158'
-    """
-    rest = {name: value for name, value in document.items() if name != CHECKSUM}
-    return {**rest, CHECKSUM: f"sha256:{json_hash(rest)}"}
-
-
 def warn_if_due(form: ShortForm, where: str) -> None:
     """Warn if the date has passed after which the form should be made again."""
     if form.renew and form.renew < today():
@@ -422,154 +317,5 @@ def warn_if_due(form: ShortForm, where: str) -> None:
 
 
 def read_form(data: bytes, where: str) -> ShortForm:
-    """The short form in a JSON document.
-
-    Args:
-        data: the document.
-        where: the file, for messages.
-
-    Raises:
-        InputError: it is damaged, of another kind, or of another version.
-    """
-    document = parse_json(data, where)
-    SHORT_FORM.check(document, where)
-    if stamped(document)[CHECKSUM] != document.get(CHECKSUM):
-        why = "the short form was changed after it was made (its checksum is another)"
-        raise InputError(f"{where}: {why}. Take a copy of what was published, or make it again.")
-    try:
-        return _form(document)
-    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
-        why = f"the short form is damaged ({error})"
-        raise InputError(f"{where}: {why}. Take a copy or make it again.") from None
-
-
-def _form(document: dict[str, Any]) -> ShortForm:
-    """The form; ValueError, KeyError or TypeError where the parts do not fit together."""
-    k = len(document["item_ids"])
-    ids = check_ids("item_ids", document["item_ids"], k, "item").astype(str)
-    check_unique("item_ids", ids)
-    equating = _equating(document, k)
-    norms = document["norms"]
-    n_groups = len(norms["share"])
-    if not (np.diff(norms["share"]) > 0).all():
-        raise ValueError("norms")
-    codes = tuple(_whole(code) for code in document["codes"])
-    n_items, expect = _whole(document["n_items"]), document["expect"]
-    expectation_of(expect)
-    if len(codes) < 2 or (np.diff(codes) != 1).any() or n_items < k:
-        raise ValueError("codes or items")
-    for name in TEXTS:
-        if not isinstance(document[name], str):
-            raise ValueError(name)
-    renew = document["renew"]
-    if renew and as_date(renew) is None:
-        raise ValueError("renew")
-    if not isinstance(document["about"], dict):
-        raise ValueError("about")
-    scores = {name: _number(document["scores"][name]) for name in ScoreSummary._fields}
-    if not scores["sd"] > 0:
-        raise ValueError("scores or regression")
-    return ShortForm(
-        item_ids=ids,
-        items=_items(document["items"], ids),
-        rule=ScoreRule(
-            equating=equating,
-            scores=ScoreSummary(**scores),
-            median=_number(document["median"]),
-            blend=_blend(document, k),
-        ),
-        norms=Norms(
-            _count(norms["n_subjects"]),
-            _numbers(norms, "share", n_groups, 0, 1),
-            _numbers(norms, "score", n_groups, 0, 1),
-        ),
-        n_items=n_items,
-        codes=codes,
-        seed=_whole(document["seed"]),
-        expect=expect,
-        about=document["about"],
-        **{name: document[name] for name in TEXTS},
-    )
-
-
-def _equating(document: dict[str, Any], k: int) -> Equating:
-    """The curves and weights of the form's k items."""
-    full_scores = document["full_scores"]
-    equating = Equating(
-        curves=ScoreCurves(
-            *(_numbers(document["curves"], name, k) for name in ScoreCurves._fields)
-        ),
-        weights=_numbers(document, "weights", k, 0, 1),
-        in_score=_numbers(document, "in_score", k, 0, 1),
-        full_scores=np.array(  # sums of shares
-            [_numbers(full_scores, str(share), len(GRID), 0, 1.001) for share in HELD]
-        ),
-        below=Below(*(_number(document["below"][name]) for name in Below._fields)),
-    )
-    if not equating.weights.sum() > 0:
-        raise ValueError("weights")
-    return equating
-
-
-def _blend(document: dict[str, Any], k: int) -> Blend:
-    """The regression on the answers to the form's k items, its range and its errors."""
-    regression, table = document["regression"], document["range"]
-    rows = {name: _numbers(table, name, len(table["at"])) for name in RANGE}
-    if not (rows["sd"] > 0).all() or not (np.diff(rows["at"]) > 0).all():
-        raise ValueError("range")
-    errors = {
-        float(level): (float(_numbers(document["errors"], level, 2, 0, 1)[0]), float(pair[1]))
-        for level, pair in document["errors"].items()
-    }
-    if not errors or not all(0 < level < 1 for level in errors):
-        raise ValueError("errors")
-    if not 0 <= _number(regression["weight"]) <= 1:
-        raise ValueError("scores or regression")
-    return Blend(
-        intercept=_number(regression["intercept"]),
-        slopes=_numbers(regression, "slopes", k),
-        weight=_number(regression["weight"]),
-        range=Range(n=_count(table["n"]), **rows),
-        errors=errors,
-    )
-
-
-def _number(value: Any) -> float:
-    if not is_number(value):
-        raise ValueError(f"{shorten(value)} is not a number")
-    return float(value)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{shorten(value)} is not a whole number")
-    return value
-
-
-def _count(value: Any) -> int:
-    """A number of subjects; the norms are expanded to as many scores."""
-    if not 1 <= _whole(value) <= MOST_SUBJECTS:
-        raise ValueError(f"{value} subjects")
-    return int(value)
-
-
-def _numbers(
-    values: Any, name: str, n: int, least: float = -np.inf, most: float = np.inf
-) -> FloatArray:
-    """A list of n finite numbers."""
-    numbers = values[name]
-    if not isinstance(numbers, list) or len(numbers) != n or not n:
-        raise ValueError(f"{name} must have {n} numbers")
-    array = np.array([_number(value) for value in numbers])
-    if (array < least).any() or (array > most).any():
-        raise ValueError(f"{name} must be from {least:g} to {most:g}")
-    return array
-
-
-def _items(columns: Any, ids: np.ndarray) -> pd.DataFrame:
-    """The table of the items."""
-    if not isinstance(columns, dict) or not all(
-        isinstance(cells, list) and len(cells) == len(ids) for cells in columns.values()
-    ):
-        raise ValueError("items")
-    return pd.DataFrame(columns, index=pd.Index(ids, dtype=object, name="item"))
+    """The short form in a JSON document, whose file messages name."""
+    return ShortForm(**read_fields(data, where))

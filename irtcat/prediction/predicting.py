@@ -1,146 +1,35 @@
-"""The table of estimators, and `predict`."""
+"""`predict`: one function for all estimators."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice, check_interval
-from irtcat._common.positions import positions_of_ids
+from irtcat._common.checks import check_choice, check_interval
 from irtcat._common.progress import Progress, ProgressOption, part_of, with_progress
-from irtcat._common.registry import Registry, documented
-from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import BankLike, ItemBank, as_bank
+from irtcat._common.registry import documented
+from irtcat.bank import BankLike, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.prediction.answers import align, as_prediction, within_possible
-from irtcat.prediction.auto import predict_auto
-from irtcat.prediction.betting import Draw
-from irtcat.prediction.curves import predict_curves
-from irtcat.prediction.design import predict_mean, predict_weighted
-from irtcat.prediction.estimands import (
-    ESTIMANDS,
-    RunNoise,
-    item_totals,
-    leftover,
-    noise_halves,
-    worst_source,
-)
-from irtcat.prediction.guaranteed import predict_design_based, predict_guaranteed
-from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
-from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
+from irtcat.prediction.answers import align, as_prediction
+from irtcat.prediction.estimands import ESTIMANDS, noise_of_task
+from irtcat.prediction.estimators import ESTIMATORS, check_prior, read_drawn
 from irtcat.prediction.result import Prediction
 from irtcat.prediction.run_noise import Reliability, read_reruns
-from irtcat.prediction.task import Estimator, SessionItems, Task, check_bank, is_sample
+from irtcat.prediction.task import SubsetLike, Task, check_bank, read_subset
 from irtcat.prediction.weights import item_groups, item_weights
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.responses._matrix import observed
 from irtcat.selection import expectation_of
 
-if TYPE_CHECKING:
-    from irtcat.selection import Subset
-
 UNANSWERED_GROUP = "no answer in this group"
-
-ESTIMATORS: Registry[Estimator] = Registry(
-    "irtcat.estimators",
-    Estimator,
-    ("estimator", "score", "interval"),
-    [
-        Estimator(
-            "auto",
-            predict_auto,
-            "regression for subjects like the calibrated ones, else equating",
-            "mixture of both",
-            takes_expect=True,
-            takes_prior=True,
-        ),
-        Estimator(
-            "curves",
-            predict_curves,
-            "item curves minus their known errors; items may differ by subject",
-            "mixture of both",
-        ),
-        Estimator(
-            "mean",
-            predict_mean,
-            "mean of the m answers",
-            "Wilson's, as if the m of N items were drawn at random",
-        ),
-        Estimator(
-            "weighted",
-            predict_weighted,
-            "the same with the subset's weights",
-            "the same for the effective number of items",
-        ),
-        Estimator(
-            "irt",
-            predict_irt,
-            "answers, and the model's expectation for all other items",
-            "posterior predictive",
-            needs_bank=True,
-            takes_prior=True,
-        ),
-        Estimator(
-            "pirt",
-            predict_pirt,
-            "the same with the ability plugged in (tinyBenchmarks)",
-            "the unseen answers' variance",
-            needs_bank=True,
-            takes_prior=True,
-            source="Maia Polo et al. (2024), section 4",
-        ),
-        Estimator(
-            "gpirt",
-            predict_gpirt,
-            "mixture of weighted and pirt by their errors (tinyBenchmarks)",
-            "of both",
-            needs_bank=True,
-            source="Maia Polo et al. (2024), section 4",
-        ),
-        Estimator(
-            "ridge",
-            predict_ridge,
-            "ridge regression on the answers",
-            "leave-one-out errors of calibrated subjects",
-        ),
-        Estimator(
-            "gp", predict_gp, "Gaussian-process regression on the answers", "posterior predictive"
-        ),
-        Estimator(
-            "aipw",
-            predict_aipw,
-            "ridge, corrected by its errors on the sampled items",
-            "of the corrections",
-        ),
-        Estimator(
-            "guaranteed",
-            predict_guaranteed,
-            "item curves, corrected by their errors on the items drawn; unbiased for any curves",
-            "betting (finite-sample) for items drawn in turn, else as design-based",
-            needs_draws=True,
-            source="Waudby-Smith & Ramdas (2023)",
-        ),
-        Estimator(
-            "design-based",
-            predict_design_based,
-            "the same",
-            "Normal (asymptotic), by the variance of the corrections",
-            needs_draws=True,
-            source="Zrnic & Candes (2024)",
-        ),
-    ],
-)
-"""Score estimators by name; to add one, write a function of a `Task` and add a row."""
 
 
 @documented(ESTIMATORS)
 @with_progress("Predicting full scores")
 def predict(
     calibration: ResponsesLike,
-    subset: "Subset | Sequence[str] | np.ndarray | SessionItems",
+    subset: SubsetLike,
     responses: ResponsesLike,
     *,
     bank: BankLike | None = None,
@@ -264,18 +153,17 @@ def predict(
     if estimand is not None:
         check_choice("estimand", estimand, ESTIMANDS)
     expect = expect if expect is not None else getattr(subset, "expect", None)
-    expectation = expectation_of(expect)
+    expectation_of(expect)
     if isinstance(getattr(calibration, "responses", None), Responses):  # a fit
         bank = calibration.bank if bank is None else bank
         calibration = calibration.responses
     bank = None if bank is None else as_bank(bank)
     if prior is not None:
-        is_placed = expectation is not None and expectation.direction != 0
-        _check_prior(estimator, bank, expect if is_placed else None)
+        check_prior(estimator, bank, expect)
     calibration = as_responses_like(calibration, "calibration", bank)
     if bank is not None:
         check_bank(bank, calibration)
-    item_ids, shares, sampled = _read_subset(subset, calibration)
+    item_ids, of_items = read_subset(subset, calibration)
     responses = as_responses_like(responses, "responses", item_ids, calibration)
     if bank is not None:
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
@@ -284,89 +172,29 @@ def predict(
     known = None
     if reruns is not None:
         known = read_reruns(reruns, (responses, calibration), calibration, mismatch)
-    draws = drawn if isinstance(drawn, Draw) else None
-    chances = None
-    if draws is not None:
-        _check_draws(
-            draws, ESTIMATORS[estimator], responses, {"groups": groups, "weights": weights}
-        )
-    elif drawn is not None:
-        chances = _read_drawn(drawn, responses, item_ids)
+    if drawn is not None:
+        unequal = {"groups": groups, "weights": weights}
+        of_items |= read_drawn(drawn, estimator, responses, item_ids, unequal)
     labels = item_groups(calibration, groups)
     n_parts = 1 if labels is None else 1 + len(pd.unique(labels))
     task = Task(
         calibration=calibration,
         answers=answers,
-        weights=shares,
-        sampled=sampled,
         level=float(level),
         calibrated_bank=bank,
-        probabilities=np.asarray(
-            getattr(subset, "probabilities", np.full(len(item_ids), np.nan)), float
-        ),
         item_weights=item_weights(calibration.item_ids, weights, labels),
         seed=seed,
-        request=getattr(subset, "request", None),
-        drawn=chances,
-        strategy=str(getattr(subset, "strategy", "")),
-        in_turn=bool(getattr(subset, "in_turn", False)),
-        draws=draws,
         progress=part_of(progress, 0, n_parts),
         prior=prior,
         expect=expect,
         pooled=pooled,
-        fixed=getattr(subset, "fixed", None),
-        replayed=getattr(subset, "replayed", ()),
+        **of_items,
     )
     prediction = _prediction_of(task, estimator, estimand, known)
     if labels is None:
         return prediction
     by_group = _by_group(task, labels, estimator, estimand, known, progress)
     return replace(prediction, groups=by_group)
-
-
-def _check_prior(estimator: str, bank: ItemBank | None, expect: Any) -> None:
-    """Reject a prior that the estimator does not take, or that an expectation contradicts."""
-    row = ESTIMATORS[estimator]
-    if bank is None or not row.takes_prior:
-        able = ", ".join(name for name, other in ESTIMATORS.items() if other.takes_prior)
-        must = f"left out but for {able} with a bank or fit"
-        got = f"one for {estimator} {'without a bank' if bank is None else 'with a bank'}"
-        raise argument_error("prior", must, got)
-    if expect is not None and row.takes_expect:
-        raise argument_error("expect", "None or similar with a prior", expect)
-
-
-def _read_drawn(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
-    """The probabilities in the order of the subset's items."""
-    try:
-        chances = np.asarray(drawn, float)
-    except (TypeError, ValueError):
-        chances = np.empty(0)
-    with np.errstate(invalid="ignore"):
-        if (
-            chances.shape != new.shape
-            or not ((chances > 0) & (chances <= 1) | np.isnan(chances)).all()
-        ):
-            must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
-            raise argument_error("drawn", must, drawn)
-    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
-    return np.where(positions >= 0, chances[:, positions], np.nan)
-
-
-def _check_draws(
-    draws: Draw, estimator: Estimator, new: Responses, unequal: dict[str, Any]
-) -> None:
-    """Raise where the draws of sessions do not fit the other arguments."""
-    if not estimator.needs_draws:
-        able = ", ".join(name for name, row in ESTIMATORS.items() if row.needs_draws)
-        raise argument_error("drawn", f"probabilities but for {able}", "draws of sessions")
-    if draws.value.shape[:1] != new.shape[:1]:
-        must = f"draws of {new.n_subjects} sessions, one for each subject"
-        raise argument_error("drawn", must, f"draws of {len(draws.value)}")
-    for name, value in unequal.items():
-        if value is not None:
-            raise argument_error(name, "None with the draws of sessions", value)
 
 
 def _by_group(
@@ -395,22 +223,6 @@ def _by_group(
     return pd.concat(tables, ignore_index=True)
 
 
-def _read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, FloatArray, bool | None]:
-    """Item ids, weights that sum to 1, and whether the items are a probability sample."""
-    item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
-    if item_ids.ndim != 1 or item_ids.size == 0:
-        raise argument_error("subset", "a Subset or a list of item ids", subset)
-    positions_of_ids("subset", item_ids, calibration.item_ids)
-    repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
-    if len(repeated):
-        raise argument_error("subset", "items that differ", repeated.tolist())
-    k = len(item_ids)
-    weights = np.asarray(getattr(subset, "weights", np.full(k, 1 / k)), dtype=float)
-    if weights.shape != (k,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-        raise argument_error("subset", "weighted by numbers of at least 0, not all 0", weights)
-    return item_ids, weights / weights.sum(), is_sample(subset, calibration.n_items)
-
-
 def _prediction_of(
     task: Task, estimator: str, estimand: str | None, reruns: Reliability | None
 ) -> Prediction:
@@ -419,12 +231,6 @@ def _prediction_of(
     ids = np.asarray(task.calibration.subject_ids)[task.usable]
     index = pd.Index(ids, dtype=object, name="calibrated")
     field = pd.Series(task.all_targets[task.usable], index=index, name="score")
-    known = _known(task)
-    ranks_of = estimand or "model"
-    noise = None
-    if ranks_of != "run":
-        score = within_possible(estimate.score, task.x, task.weights_of_chosen, task.n_items)
-        noise = _noise(task, score, ranks_of, reruns, known)
     return as_prediction(
         task.answers.subject_ids,
         task.x,
@@ -434,72 +240,7 @@ def _prediction_of(
         field,
         estimator=estimator,
         level=task.level,
-        known=known,
-        estimand=estimand or "run",
-        ranks_of=ranks_of,
-        noise=noise,
+        known=task.known,
+        estimand=estimand,
+        noise_of=lambda score, ranks_of: noise_of_task(task, score, ranks_of, reruns),
     )
-
-
-def _noise(
-    task: Task,
-    score: FloatArray,
-    estimand: str,
-    reruns: Reliability | None,
-    known: BoolArray | None,
-) -> RunNoise:
-    """The noise of the runs of new and calibrated subjects."""
-    calibrated = task.calibration
-    if len(task.usable) < calibrated.n_subjects:
-        calibrated = calibrated.subset(subjects=task.usable)
-    weights, field = task.item_weights, task.all_targets[task.usable]
-    score = np.nan_to_num(score)
-    totals = item_totals(calibrated)
-    old = leftover(calibrated, weights > 0, totals, own=True)
-    old_bound = old.variance(field, old.share)
-    of_new = totals[:, task.chosen]
-    new = leftover(task.answers, task.weights_of_chosen > 0, of_new, own=False)
-    new_bound = new.variance(score, old.share)
-    if known is not None:  # the totals have its own answers
-        index = pd.Index(np.asarray(calibrated.subject_ids, dtype=str))
-        rows = index.get_indexer(pd.Index(np.asarray(task.answers.subject_ids, dtype=str)[known]))
-        new_bound[known] = old_bound[rows]
-    halves, sources = [], set()
-    for data, scores, t, bound, square in (
-        (task.answers, score, task.weights_of_chosen, new_bound, float(weights @ weights)),
-        (calibrated, field, weights, old_bound, None),
-    ):
-        half, source = noise_halves(
-            data,
-            scores,
-            t,
-            bound,
-            estimand=estimand,
-            level=task.level,
-            reruns=reruns,
-            square=square,
-        )
-        halves.append(half)
-        sources.add(source)
-    return RunNoise(halves[0], halves[1], worst_source(sources))
-
-
-def _known(task: Task) -> BoolArray | None:
-    """Which new subjects are calibrated already, by id; None if none is.
-
-    Of subjects that were only numbered (s1, s2, ...) ids say nothing: they also need to have given
-    the same answers.
-    """
-    ids = np.asarray(task.calibration.subject_ids, dtype=str)
-    new_ids = np.asarray(task.answers.subject_ids, dtype=str)
-    rows = pd.Index(ids[task.usable]).get_indexer(pd.Index(new_ids))
-    known = rows >= 0
-    if not known.any():
-        return None
-    if ids.tolist() == list(map("s{}".format, range(1, len(ids) + 1))):
-        new = task.answers.values[known]
-        old = task.calibration.values[np.ix_(task.usable[rows[known]], task.chosen)]
-        is_observed = observed(new)
-        same = is_observed.any(axis=1) & ((old == new) | ~is_observed).all(axis=1)
-        known[known] = same
-    return known if known.any() else None

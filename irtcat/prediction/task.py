@@ -3,14 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import FitProgress, Progress
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import fit
 from irtcat.prediction.betting import Draw
@@ -18,7 +19,7 @@ from irtcat.prediction.estimate import Estimate
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
 from irtcat.responses._trials import exact_shares
-from irtcat.selection import Request, centred_scores
+from irtcat.selection import Request, Subset, centred_scores
 
 FOLDS = 5
 """Folds of every cross-validation and cross-fit: four fifths of a small calibration are left, and
@@ -61,6 +62,10 @@ class SessionItems(NamedTuple):
     item_ids: np.ndarray
     fixed: Any = None
     replayed: tuple[ReplayedLength, ...] = ()
+
+
+SubsetLike: TypeAlias = "Subset | Sequence[str] | np.ndarray | SessionItems"
+"""The items that were run: a subset, their ids, or those of sessions."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +204,27 @@ class Task:
             return self.calibration.subset(items=self.chosen).to_numpy()[self.usable] / top
         return filled_scores(self.calibration)[self.usable][:, self.chosen].astype(float)
 
+    @cached_property
+    def known(self) -> BoolArray | None:
+        """Which new subjects are calibrated already, by id; None if none is.
+
+        Of subjects that were only numbered (s1, s2, ...) ids say nothing: they also need to have
+        given the same answers.
+        """
+        ids = np.asarray(self.calibration.subject_ids, dtype=str)
+        new_ids = np.asarray(self.answers.subject_ids, dtype=str)
+        rows = pd.Index(ids[self.usable]).get_indexer(pd.Index(new_ids))
+        known = rows >= 0
+        if not known.any():
+            return None
+        if ids.tolist() == list(map("s{}".format, range(1, len(ids) + 1))):
+            new = self.answers.values[known]
+            old = self.calibration.values[np.ix_(self.usable[rows[known]], self.chosen)]
+            is_observed = observed(new)
+            same = is_observed.any(axis=1) & ((old == new) | ~is_observed).all(axis=1)
+            known[known] = same
+        return known if known.any() else None
+
     @property
     def chances(self) -> FloatArray:
         """Inclusion probabilities: 1 for items outside the sample, m / N if none are known."""
@@ -253,6 +279,31 @@ def check_bank(bank: ItemBank, calibration: Responses) -> None:
     if bank.model.n_categories != calibration.n_categories:
         must = f"a bank for {calibration.n_categories} categories, like the calibration"
         raise argument_error("bank", must, f"{bank.model.n_categories} categories")
+
+
+def read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, dict[str, Any]]:
+    """Ids of the items that were run, and what is known of them as fields of a `Task`."""
+    item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
+    if item_ids.ndim != 1 or item_ids.size == 0:
+        raise argument_error("subset", "a Subset or a list of item ids", subset)
+    positions_of_ids("subset", item_ids, calibration.item_ids)
+    repeated = pd.Index(item_ids)[pd.Index(item_ids).duplicated()]
+    if len(repeated):
+        raise argument_error("subset", "items that differ", repeated.tolist())
+    k = len(item_ids)
+    weights = np.asarray(getattr(subset, "weights", np.full(k, 1 / k)), dtype=float)
+    if weights.shape != (k,) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise argument_error("subset", "weighted by numbers of at least 0, not all 0", weights)
+    return item_ids, {
+        "weights": weights / weights.sum(),
+        "sampled": is_sample(subset, calibration.n_items),
+        "probabilities": np.asarray(getattr(subset, "probabilities", np.full(k, np.nan)), float),
+        "request": getattr(subset, "request", None),
+        "strategy": str(getattr(subset, "strategy", "")),
+        "in_turn": bool(getattr(subset, "in_turn", False)),
+        "fixed": getattr(subset, "fixed", None),
+        "replayed": getattr(subset, "replayed", ()),
+    }
 
 
 def is_sample(subset: Any, n_items: int) -> bool | None:

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from irtcat.selection.expectation import Expectation as Expectation
     from irtcat.selection.expectation import expectation_of as expectation_of
     from irtcat.selection.file import read_subset as read_subset
-    from irtcat.selection.selecting import DEFAULT_STRATEGY as DEFAULT_STRATEGY
-    from irtcat.selection.selecting import DEFAULT_WITHOUT_RESPONSES as DEFAULT_WITHOUT_RESPONSES
-    from irtcat.selection.selecting import STRATEGIES as STRATEGIES
-    from irtcat.selection.selecting import extended as extended
-    from irtcat.selection.selecting import plain_request as plain_request
-    from irtcat.selection.selecting import rechoose as rechoose
+    from irtcat.selection.repeating import extended as extended
+    from irtcat.selection.repeating import plain_request as plain_request
+    from irtcat.selection.repeating import rechoose as rechoose
     from irtcat.selection.selecting import select as select
+    from irtcat.selection.strategies import DEFAULT_STRATEGY as DEFAULT_STRATEGY
+    from irtcat.selection.strategies import DEFAULT_WITHOUT_RESPONSES as DEFAULT_WITHOUT_RESPONSES
+    from irtcat.selection.strategies import STRATEGIES as STRATEGIES
     from irtcat.selection.subset import Request as Request
     from irtcat.selection.subset import Subset as Subset
     from irtcat.selection.task import Choice as Choice
@@ -30,8 +30,9 @@ else:
             "irtcat.selection.dense": "Scores centred_scores",
             "irtcat.selection.expectation": "EXPECTATIONS Expectation expectation_of",
             "irtcat.selection.file": "read_subset",
-            "irtcat.selection.selecting": "DEFAULT_STRATEGY DEFAULT_WITHOUT_RESPONSES STRATEGIES "
-            "extended plain_request rechoose select",
+            "irtcat.selection.repeating": "extended plain_request rechoose",
+            "irtcat.selection.selecting": "select",
+            "irtcat.selection.strategies": "DEFAULT_STRATEGY DEFAULT_WITHOUT_RESPONSES STRATEGIES",
             "irtcat.selection.subset": "Request Subset",
             "irtcat.selection.task": "Choice Strategy Task",
         },

@@ -54,7 +54,7 @@ def read_subset(path: str | os.PathLike[str], repeatable: bool = True) -> Subset
     if {"strategy", "seed"} <= set(frame):
         strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
         if repeatable:
-            from irtcat.selection.selecting import plain_request
+            from irtcat.selection.repeating import plain_request
 
             request = plain_request(strategy, k, seed, expect)
     return Subset(

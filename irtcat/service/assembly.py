@@ -17,7 +17,8 @@ from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from irtcat.cat.live import Clock, Key, system_clock
+from irtcat._common.clock import Clock, system_clock
+from irtcat.cat.live import Key
 from irtcat.service.outbox import audit
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import (

@@ -133,14 +133,14 @@ from irtcat.cat.studies import report as _report, simulation
 from irtcat.cli import main
 when, sys.argv[1:] = sys.argv[1], sys.argv[2:]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-plain = simulation._simulated
+plain = simulation.simulated
 def simulated(*a, **k):  # Ctrl-C comes while the second block is computed
     simulated.calls += 1
     if when == "computing" and simulated.calls == 2:
         os.kill(os.getpid(), signal.SIGINT)
     return plain(*a, **k)
 simulated.calls = 0
-simulation._simulated = simulated
+simulation.simulated = simulated
 if when == "writing":
     import irtcat._files.csv as module
     plain_bytes, calls = module.csv_bytes, []

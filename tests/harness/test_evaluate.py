@@ -114,7 +114,7 @@ def test_chances_within_a_batch_are_those_before_it(bank):
         for k, each in enumerate(asked):
             if (n + k) % 2 == 1:  # half of the places, evenly
                 with precision("float64"):
-                    context = context_of(session._pool, RULES, session.state)
+                    context = context_of(session.pool, RULES, session.state)
                     wanted[each] = float(np.asarray(chances(context, free))[place[each]])
             free[place[each]] = False
         for each in asked:

@@ -15,6 +15,7 @@ from scipy.stats import beta
 import irtcat
 from irtcat import InputError, ItemBank, Responses, ShortForm, predict, select, short_form
 from irtcat.prediction import form as _short_form
+from irtcat.prediction.form_document import stamped
 
 EXPECTED = (None, "similar", "stronger", "weaker")
 
@@ -236,7 +237,7 @@ def test_prediction_needs_no_jax(form, tmp_path):
 
 
 def changed(document, **changes):
-    return json.dumps(_short_form.stamped({**document, **changes}))
+    return json.dumps(stamped({**document, **changes}))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
+from irtcat._common.precision import precision
 from irtcat.cat.belief.belief import Belief
 from irtcat.cat.belief.curves import Curves
 from irtcat.models import ItemModel
@@ -191,3 +194,12 @@ class Pool(NamedTuple):
     def curves(self) -> Curves:
         """The tabulated curves."""
         return Curves(*(getattr(self, name) for name in Curves._fields))
+
+    def with_counts(self, counts: Any) -> "Pool":
+        """The pool with these counts of exposure, the fields of `Counts`; None changes nothing."""
+        if counts is None:
+            return self
+        with precision(str(self.nodes.dtype)) as dtype:
+            return self._replace(
+                counts=Counts(*(jnp.asarray(np.asarray(leaf), dtype) for leaf in counts))
+            )

@@ -48,6 +48,10 @@ class _Form(abc.ABC):
     def rows(self, prior: Any, n: int) -> FloatArray:
         """The priors of n subjects as the engine stores them; raises for those of another form."""
 
+    @abc.abstractmethod
+    def moments(self, rows: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Means and SDs of stored priors of one ability, else None."""
+
     def read(self, prior: Any) -> Any:
         """What the user gave, with the moments of a population in its place."""
         return self.of_population(prior) if isinstance(prior, Population) else prior
@@ -91,6 +95,9 @@ class _OneAbility(_Form):
             raise argument_error("prior", f"(mean, SD), or {n} rows of them, SD above 0", prior)
         return out
 
+    def moments(self, rows: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        return (rows[:, 0], rows[:, 1]) if rows.ndim == 2 else mixture_moments(rows)
+
 
 @dataclass(frozen=True)
 class _SeveralAbilities(_Form):
@@ -126,6 +133,9 @@ class _SeveralAbilities(_Form):
         rows = np.tile(self.row((0.0, spread)), (n, 1, 1))
         rows[:, 0] = means
         return rows
+
+    def moments(self, rows: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        return None
 
 
 def _form(dims: int) -> _Form:
@@ -213,6 +223,17 @@ def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     """
     form = _form(bank.model.dims)
     return form.rows(form.read(bank.population if prior is None else prior), n)
+
+
+def known_moments(bank: ItemBank, rows: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Means and SDs of subjects' priors of one ability, unless all are the bank's population.
+
+    Args:
+        bank: the items.
+        rows: the priors as `prior_rows` returns them.
+    """
+    is_population = np.array_equal(rows, prior_rows(bank, None, len(rows)))
+    return None if is_population else _form(bank.model.dims).moments(rows)
 
 
 def _components(prior: Mapping[str, Any]) -> FloatArray:

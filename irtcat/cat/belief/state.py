@@ -18,6 +18,9 @@ NONE = -1
 CONTENT_RELAXED, EXPOSURE_RELAXED = 1, 2
 """Bits of `CatState.relaxed`."""
 
+RELAXED = {"content": CONTENT_RELAXED, "exposure": EXPOSURE_RELAXED}
+"""The same by the kind of rules."""
+
 RULES, LOTTERY, ANSWERS, DRAWS = 0, 1, 2, 3
 """Purposes of random numbers: each has its own stream."""
 

@@ -176,3 +176,33 @@ def check_pretest(bank: ItemBank, config: Config) -> None:
             kind = "a scored item" if pretest[item] else "a pretest item"
             must = f"ids with {kind} at position {position}, as `pretest_at` says"
             raise argument_error("first", must, config.first)
+
+
+def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:
+    """Stratum of each item, from 0, by rising discrimination.
+
+    Args:
+        a: discriminations.
+        strata: number of strata of equal size (the first ones are larger by one if it does not
+            divide), or their sizes.
+
+    Returns:
+        A number for each item.
+
+    Raises:
+        InputError: for sizes that do not sum to the number of items.
+
+    Example:
+        >>> strata_of(np.array([1.2, 0.5, 0.9]), 3).tolist()
+        [2, 0, 1]
+    """
+    if isinstance(strata, tuple):
+        sizes = np.array(strata)
+        if sizes.sum() != len(a):
+            raise argument_error("strata", f"sizes that sum to {len(a)}", strata)
+    else:
+        sizes = np.full(strata, len(a) // strata)
+        sizes[: len(a) % strata] += 1
+    out = np.empty(len(a), int)
+    out[np.argsort(np.nan_to_num(a), kind="stable")] = np.repeat(np.arange(len(sizes)), sizes)
+    return out

@@ -147,6 +147,11 @@ def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
     )
 
 
+def target_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
+    """The plan where the configuration has targets, else None."""
+    return content_plan(bank, config) if config.targets else None
+
+
 def _groups(bank: ItemBank, config: Config) -> tuple[tuple[str, ...], IntArray, FloatArray]:
     """The groups with a target and the others as one, the group of each item, and the shares."""
     n = bank.n_items

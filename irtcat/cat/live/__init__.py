@@ -1,6 +1,6 @@
 """Live sessions: the log, the store, the status, and drivers.
 
-What programs need that store sessions elsewhere: the log with its clock, key and digests, and the
+What programs need that store sessions elsewhere: the log with its key and digests, and the
 databases of a store.
 """
 
@@ -12,14 +12,10 @@ if TYPE_CHECKING:
     from irtcat.cat.live.database import Cursor as Cursor
     from irtcat.cat.live.database import DatabaseKind as DatabaseKind
     from irtcat.cat.live.database import Dialect as Dialect
-    from irtcat.cat.live.log import Clock as Clock
     from irtcat.cat.live.log import Event as Event
     from irtcat.cat.live.log import Key as Key
-    from irtcat.cat.live.log import Stopwatch as Stopwatch
     from irtcat.cat.live.log import first_digest as first_digest
     from irtcat.cat.live.log import is_digest as is_digest
-    from irtcat.cat.live.log import system_clock as system_clock
-    from irtcat.cat.live.log import utc_text as utc_text
     from irtcat.cat.live.sqlite import SQLITE as SQLITE
     from irtcat.cat.live.sqlite import OpenFiles as OpenFiles
     from irtcat.cat.live.sqlite import store_errors as store_errors
@@ -29,8 +25,7 @@ else:
         __name__,
         {
             "irtcat.cat.live.database": "Cursor DatabaseKind Dialect",
-            "irtcat.cat.live.log": "Clock Event Key Stopwatch first_digest is_digest system_clock "
-            "utc_text",
+            "irtcat.cat.live.log": "Event Key first_digest is_digest",
             "irtcat.cat.live.sqlite": "SQLITE OpenFiles store_errors",
             "irtcat.cat.live.store_file": "EventLog",
         },

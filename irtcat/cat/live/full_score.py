@@ -1,11 +1,13 @@
 """The full score of one session: one estimate with one interval, and what it comes from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from irtcat._common.checks import argument_error, check_interval
 from irtcat.prediction.betting import (
     ASYMPTOTIC,
     FINITE,
@@ -86,6 +88,29 @@ class FullScore:
         interval = f"{self.level:.0%} interval {self.lower:.1%} to {self.upper:.1%}"
         source = "the bank's curves" if self.estimator == BANK else self.estimator
         return f"{self.score:.1%} ({interval}), by {source}"
+
+
+def score_alone(
+    bets: Bets | None,
+    estimates: Mapping[str, Any],
+    estimator: str,
+    level: float,
+    estimand: str | None = None,
+) -> FullScore:
+    """The score of a session without calibration responses.
+
+    By the draws of `Config.guaranteed` where the estimator uses them, else by the bank's curves.
+
+    Raises:
+        InputError: for a level outside (0, 1), or another estimand than this run.
+    """
+    check_interval("level", level)
+    if estimand not in (None, "run"):
+        must = '"run" without responses of calibrated subjects'
+        raise argument_error("estimand", must, estimand)
+    if bets is not None and estimator in (GUARANTEED, "design-based"):
+        return score_by_bets(bets, estimator, level)
+    return score_by_bank(estimates["score"], estimates["score_sd"], level)
 
 
 def score_by_bank(score: float, sd: float, level: float) -> FullScore:

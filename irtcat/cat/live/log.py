@@ -1,4 +1,4 @@
-"""The log of a session: the fields of its events, its clock, and its digests.
+"""The log of a session: the fields of its events, and its digests.
 
 A digest is SHA-256, which detects accidents and manual edits; with a key it is HMAC-SHA-256, which
 cannot be computed without the key.
@@ -7,14 +7,12 @@ cannot be computed without the key.
 import hashlib
 import hmac
 import json
-import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-import numpy as np
-
 from irtcat._common.checks import argument_error
+from irtcat._common.clock import is_duration
 from irtcat._files.formats import FileFormat
 from irtcat._files.json import json_text
 
@@ -23,60 +21,6 @@ Event = dict[str, Any]
 
 Key = str | bytes | None
 """A secret key of digests; None for digests without one."""
-
-Clock = Callable[[], tuple[datetime, float]]
-"""A function that returns the time in UTC, and the seconds of a monotonic clock."""
-
-
-def system_clock() -> tuple[datetime, float]:
-    """The clocks of this machine."""
-    return datetime.now(UTC), time.monotonic()
-
-
-def seconds_between(earlier: str, later: datetime) -> float:
-    """Seconds from a time stamp of the log to a time; 0 where the clock was set back."""
-    return max((later - datetime.fromisoformat(earlier)).total_seconds(), 0.0)
-
-
-def utc_text(now: datetime) -> str:
-    """A time as a time stamp of the log."""
-    return now.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-class Stopwatch:
-    """Time stamps of the events of a log.
-
-    The seconds between two events are those of the monotonic clock where this process stamped the
-    first of them, and else the difference of the times in UTC: a system clock that is set back or
-    forward changes nothing within a process.
-    """
-
-    def __init__(self, clock: Clock = system_clock):
-        self._clock = clock
-        self._ticks: dict[str, float] = {}  # monotonic clock at the time stamps of this process
-
-    def stamp(self, last: str | None) -> Event:
-        """The current time, and the seconds since the time stamp of the previous event."""
-        now, ticks = self._clock()
-        elapsed = self._seconds(last, now, ticks)
-        at = utc_text(now)
-        self._ticks[at] = ticks
-        return {"at": at, "elapsed": round(max(elapsed, 0.0), 6)}
-
-    def since(self, last: str | None) -> float:
-        """Seconds since a time stamp, 0 for None."""
-        return max(self._seconds(last, *self._clock()), 0.0)
-
-    def restart(self, last: str) -> None:
-        """Measure from now what is measured from a time stamp."""
-        self._ticks[last] = self._clock()[1]
-
-    def _seconds(self, last: str | None, now: datetime, ticks: float) -> float:
-        if last is None:
-            return 0.0
-        if last in self._ticks:
-            return ticks - self._ticks[last]
-        return seconds_between(last, now)  # stamped by another process
 
 
 def as_key(key: Key) -> bytes | None:
@@ -153,12 +97,6 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_duration(value: Any) -> bool:
-    """Whether a value is a time in seconds: a number, not negative, of less than 30,000 years."""
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return number and not isinstance(value, bool) and bool(0 <= value < 1e12)
-
-
 def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_text, value))
 
@@ -186,12 +124,6 @@ TIMES: dict[str, Callable[[Any], bool]] = {"at": _is_time, "elapsed": is_duratio
 
 
 SESSION = FileFormat("irtcat-session", "a session", "Give what to_json returned.")
-
-HEAD = (
-    *SESSION.head,
-    *("id", "subject", "bank", "config", "config_hash", "seed", "prior", "started"),
-)
-"""Required fields of a head; for some exposure rules it also has ``counts``."""
 
 
 def field_fault(event: Any) -> str:

@@ -19,24 +19,19 @@ from uuid import uuid4
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error
+from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.engine.arguments import check_prepared, checked_bank
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import lots
-from irtcat.cat.engine.exposure_parameters import ExposureParameters, session_counts
+from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
+from irtcat.cat.live.course import Course
 from irtcat.cat.live.database import Database
-from irtcat.cat.live.log import (
-    Clock,
-    Event,
-    Key,
-    first_digest,
-    status_digest,
-    system_clock,
-    utc_text,
-)
-from irtcat.cat.live.session import Session, head_of
+from irtcat.cat.live.head import new_head
+from irtcat.cat.live.log import Event, Key, first_digest, status_digest
+from irtcat.cat.live.session import Session
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.live.store_file import StoreError, StoreFile
 from irtcat.cat.rules.assembly import best_form
@@ -272,28 +267,27 @@ class Store(StoreFile):
         drawn = int.from_bytes(os.urandom(4), "big") if seed is None else seed
         if counts is None and EXPOSURE[config.exposure.name].updates:
             counts = self.counts(bank, config)
-        checked = session_counts(bank, config, counts)
         name = uuid4().hex if session_id is None else session_id
-        started = utc_text(self._clock()[0])
-        head = head_of(bank, config, drawn, prior, name, subject, checked, started)
+        identity = {"seed": drawn, "prior": prior, "session_id": name, "subject": subject}
+        head = new_head(bank, config, counts, self._clock, **identity)
         digest = head["bank"]
         if pool is not None:
             self._pools.setdefault((digest, head["config_hash"]), pool)
         pool = self._pool_of(bank, config, digest)
-        session = StoredSession(bank, config, head, pool, self._clock)
+        session = StoredSession(Course(bank, config, head, pool, self._clock))
         session._store = self
-        first = session.first_events()
+        first = session._course.first_events()
         with self._db.writing():
             if session.id in self:
                 raise argument_error("session_id", "one that is not taken", session.id)
             self._add_bank(digest, bank)
             self._db.execute(
                 "INSERT INTO sessions VALUES (?, ?, ?, ?)",
-                (session.id, digest, json.dumps(head), started),
+                (session.id, digest, json.dumps(head), head["started"]),
             )
             last = self._append(session, 0, first_digest(head, self._key), first)
         for event in first:
-            session._apply(event)
+            session._course.apply(event)
         session._digest = last
         return session
 
@@ -310,7 +304,7 @@ class Store(StoreFile):
             head = self._head(name)
             bank, config = self.begun_with(name)
             pool = self._pool_of(bank, config, head["bank"])
-            session = StoredSession(bank, config, head, pool, self._clock)
+            session = StoredSession(Course(bank, config, head, pool, self._clock))
         session._store = self
         self._apply(session, events, last)
         return session
@@ -366,7 +360,7 @@ class Store(StoreFile):
         """
         try:
             try:
-                events = session.events_of(item, value, seconds)
+                events = session._course.events_of(item, value, seconds)
             except InputError:
                 if self._catch_up(session):  # what was refused may be right by now
                     return self.answer(session, item, value, seconds)
@@ -379,14 +373,14 @@ class Store(StoreFile):
                 if is_current:
                     last = self._append(session, len(session.events), session._digest, events)
             if not is_current:
-                session.__dict__.pop("_next", None)
+                session._course.forget()
                 self._catch_up(session)
                 return self.answer(session, item, value, seconds)
         except BaseException:
-            session.__dict__.pop("_next", None)
+            session._course.forget()
             raise
         for event in events:
-            session._apply(event)
+            session._course.apply(event)
         session._digest = last
         return session.asked
 

@@ -345,6 +345,11 @@ def single_rules(rule: Part) -> list[Part]:
     return [rule]
 
 
+def reasons(rule: Part) -> list[str]:
+    """What can end a session, in the order of the numbers in `CatState.stop`, which begin at 1."""
+    return [*(leaf.name for leaf in single_rules(rule)), "max_items", "no item left"]
+
+
 def length_within(rule: Part, otherwise: float) -> float:
     """Number of scored items at which the length rules of a combination end a session.
 

@@ -1,34 +1,27 @@
 """Report: results of simulated or replayed sessions."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Array
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
-from irtcat._common.compilation import jit
-from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
 from irtcat.bank import ItemBank, numbered
-from irtcat.cat.belief.pool import Counts, Pool
-from irtcat.cat.belief.priors import mixture_moments, prior_rows
-from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, CatState
+from irtcat.cat.belief.pool import Counts
+from irtcat.cat.belief.priors import known_moments
+from irtcat.cat.belief.state import RELAXED
 from irtcat.cat.engine.columns import budget_of
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import ask, blank, context_of, record
 from irtcat.cat.engine.plan import ContentPlan
-from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.rules.exposure import greatest_rate
-from irtcat.cat.rules.sampling import draw_from, draws
-from irtcat.cat.rules.stopping import score_moments, single_rules
-from irtcat.prediction.betting import Draw, Intervals, intervals_of, tuning_terms
+from irtcat.cat.rules.sampling import draws
+from irtcat.cat.rules.stopping import reasons
+from irtcat.cat.studies.retracing import retraced
+from irtcat.prediction.betting import Draw, Intervals, intervals_of
 from irtcat.responses import Responses
 from irtcat.selection import expectation_of, select
 
@@ -41,41 +34,8 @@ BINS = 7
 EXCESS = 5.0
 """Standard errors by which the greatest rate may exceed its maximum without a warning."""
 
-BLOCK_OF_VALUES = 2**24
-"""Most values of curves that are held at a time while sessions are retraced."""
-
 BLOCK = 50
 """Sessions that are simulated at a time, without the counts of each other."""
-
-
-@functools.partial(jit, static_argnames=("config", "size"))
-def _values_along(
-    pool: Pool, config: Config, priors: Array, items: Array, answers: Array, size: int
-) -> tuple[Array, Draw]:
-    """Predicted score after each item, and its draw, for all sessions."""
-    alone = replace(config, batch=1, stopping="length")
-
-    def one(rows: tuple[Array, Array, Array]) -> tuple[Array, Draw]:
-        prior, items, answers = rows
-
-        def advance(carry: tuple[CatState, CatState, Array], k: Array) -> Any:
-            state, drawn_from, tuning = carry
-            # The items of a batch are drawn under one posterior.
-            drawn_from = jax.tree.map(
-                lambda now, then: jnp.where(k % config.batch == 0, now, then), state, drawn_from
-            )
-            free = ~state.administered & ~pool.pretest
-            state = record(pool, alone, ask(state, items[k][None]), answers[k][None])
-            draw = draw_from(context_of(pool, config, drawn_from), state, free, items[k], tuning)
-            tuning = tuning + tuning_terms(draw.factor, draw.raw, draw.answer, draw.counts)
-            score = score_moments(context_of(pool, config, state))[0]
-            return (state, drawn_from, tuning), (score, draw)
-
-        begin = blank(pool, alone, prior, None, jnp.zeros(2, jnp.uint32))
-        none = jnp.zeros(5, pool.nodes.dtype)
-        return jax.lax.scan(advance, (begin, begin, none), jnp.arange(items.shape[0]))[1]
-
-    return jax.lax.map(one, (priors, items, answers), batch_size=size)
 
 
 def mean_of_finite(values: FloatArray) -> float:
@@ -174,8 +134,7 @@ class Report:
 
     def reasons(self) -> pd.Series:
         """Number of sessions that each rule ended."""
-        names = [leaf.name for leaf in single_rules(self.config.stopping)]
-        names += ["max_items", "no item left"]
+        names = reasons(self.config.stopping)
         counted = np.bincount(self.stop, minlength=len(names) + 1)[1 : len(names) + 1]
         return pd.Series(counted, index=pd.Index(names, name="rule"), name="sessions")
 
@@ -196,7 +155,7 @@ class Report:
     def flags(self) -> list[str]:
         """Warnings: relaxed rules, rounded shares, and categories unused in calibration."""
         out = [] if self.plan is None or not self.plan.rounded.any() else [str(self.plan)]
-        for bit, kind in ((CONTENT_RELAXED, "content"), (EXPOSURE_RELAXED, "exposure")):
+        for kind, bit in RELAXED.items():
             marked = self.relaxed & bit > 0
             if marked.any():
                 n, steps = int(marked.any(axis=1).sum()), int(marked.sum())
@@ -355,16 +314,7 @@ class Report:
 
     def _retraced(self, bank: ItemBank) -> tuple[FloatArray, Draw]:
         """Predicted score after each item, and the draw of each item."""
-        pool = prepare(bank, self.config)
-        size = max(
-            1, min(BLOCK_OF_VALUES // (pool.p[..., 0].size * pool.belief.curves_per_item), 256)
-        )
-        with precision("float64"):
-            inputs = [jnp.asarray(rows) for rows in (self.priors, self.items, self.answers)]
-            scores, draws = _values_along(pool, self.config, *inputs, size)
-        is_item = self.items >= 0
-        columns = (np.where(is_item, np.asarray(column, float), np.nan) for column in draws)
-        return np.where(is_item, scores, np.nan), Draw(*columns)
+        return retraced(bank, self.config, self.priors, self.items, self.answers)
 
     def responses(self, calibration: Responses, n_items: int | None = None) -> Responses:
         """The answers of each subject to its first ``n_items`` items (all by default).
@@ -538,17 +488,12 @@ class Report:
     def _known(self, bank: ItemBank) -> tuple[FloatArray, FloatArray] | None:
         """Means and SDs of the subjects' priors, unless all are the bank's population."""
         expectation = expectation_of(self.config.expect)
-        if bank.model.dims > 1 or (expectation is not None and expectation.direction):
-            return None
-        if np.array_equal(self.priors, prior_rows(bank, None, len(self))):
-            return None
-        mean, sd = self.priors.T if self.priors.ndim == 2 else mixture_moments(self.priors)
-        return mean, sd
+        has_direction = expectation is not None and bool(expectation.direction)
+        return None if has_direction else known_moments(bank, self.priors)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per session: truth, theta, se, n_items, stop, score, score_sd."""
-        names = [leaf.name for leaf in single_rules(self.config.stopping)]
-        names = ["", *names, "max_items", "no item left"]
+        names = ["", *reasons(self.config.stopping)]
         columns = {
             **numbered("truth", self.truth),
             **numbered("theta", self.theta),

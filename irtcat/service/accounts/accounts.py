@@ -12,7 +12,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
 from irtcat._common.checks import argument_error, check_id
-from irtcat.cat.live import utc_text
+from irtcat._common.clock import utc_text
 from irtcat.service.base.errors import (
     ConflictError,
     ForbiddenError,

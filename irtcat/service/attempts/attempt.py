@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from irtcat._common.checks import InputError
+from irtcat._common.clock import Stopwatch, utc_text
 from irtcat._files import FileFormat
 from irtcat.cat import Session, StoreError
-from irtcat.cat.live import Event, Stopwatch, first_digest, utc_text
+from irtcat.cat.live import Event, first_digest
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
 from irtcat._common.checks import InputError, argument_error, check_id, shorten
-from irtcat.cat.live import utc_text
+from irtcat._common.clock import utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
 from irtcat.service.definition import time_factor

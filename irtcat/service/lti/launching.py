@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 import sqlalchemy as sa
 
-from irtcat.cat.live import utc_text
+from irtcat._common.clock import utc_text
 from irtcat.service.accounts.oidc import TokenError, UnknownKeyError, verified_claims
 from irtcat.service.attempts.library import published_tests
 from irtcat.service.base.errors import NotFoundError, ServiceError

@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 from starlette.concurrency import run_in_threadpool
 
+from irtcat._common.clock import utc_text
 from irtcat.cat import StoreError
-from irtcat.cat.live import utc_text
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 

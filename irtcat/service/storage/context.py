@@ -14,8 +14,9 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 import sqlalchemy as sa
 
+from irtcat._common.clock import Clock, system_clock, utc_text
 from irtcat.cat import Store
-from irtcat.cat.live import Clock, EventLog, Key, system_clock, utc_text
+from irtcat.cat.live import EventLog, Key
 from irtcat.service.storage import tables
 from irtcat.service.storage.database import EngineDatabase, open_database
 from irtcat.service.storage.migrations import upgrade
