@@ -178,7 +178,8 @@ class ExpectedSums(NamedTuple):
 
 def over_blocks(blocks: Iterable[tuple[ExpectedSums, int]]) -> ExpectedSums:
     """The sums over several blocks, and the posteriors of their first rows, one after another."""
-    parts, total = [], None
+    parts: list[Any] = []
+    total: Any = None
     for sums, n_rows in blocks:
         sums = jax.device_get(sums)
         parts.append([None if array is None else array[:n_rows] for array in sums.by_row])

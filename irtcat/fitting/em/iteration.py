@@ -513,7 +513,8 @@ def _removed_scale(
     problem: Problem, new: MStep, moments: Moments, numbers: FloatArray
 ) -> tuple[EMPoint, float]:
     """The image of EM with the mean and spread of abilities removed, and the size of the shift."""
-    step_rule, specific, bounded = problem.step_rule, problem.specific, False
+    step_rule, specific = problem.step_rule, problem.specific
+    bounded: BoolArray | bool = False
     if step_rule.pooled:
         mean, spread, bounded = _pooled_scale(problem, new, moments, numbers)
     else:
@@ -583,7 +584,8 @@ def em_update(
     by_item = sums.without_rows()
     if sums.gradient is None and needs_no_program(problem.template, point.params, n_responses):
         arguments: Any = problem.items(point.params), by_item, problem.constraints
-        new, prior = _item_update(*jax.tree.map(np.asarray, arguments), np.int32(n_steps), **static)
+        inputs: Any = *jax.tree.map(np.asarray, arguments), np.int32(n_steps)
+        new, prior = _item_update(*inputs, **static)
     else:
         wide = problem.filled()
         arguments = wide.items(fill.items(point.params)), fill.sums(by_item), wide.constraints

@@ -535,7 +535,7 @@ def m_step(
         number, _, state = carry
         terms = penalised_terms(template, state.candidate, counts, totals, constraints, nodes)
         up, is_first = better(terms[0], state.value), number == 0
-        accepted = _where(up, (state.candidate, *terms), state[:4])
+        accepted: Any = _where(up, (state.candidate, *terms), state[:4])
         damping = xp.where(up, 0.3 * state.damping, xp.maximum(10 * state.damping, 0.1))
         stuck, number = is_first | (state.stuck & ~up), number + 1
         goes_on = (number <= n_steps) | (stuck.any() & (number < MAX_STEPS))
@@ -548,7 +548,8 @@ def m_step(
             move = candidate - best
             length = xp.einsum("ji,jik,jk->j", move, information, move)
             squared = xp.where(is_first, length, squared)
-        return number, goes_on, _State(*accepted, damping, candidate, squared, stuck)
+        rest = damping, candidate, squared, stuck
+        return number, goes_on, _State._make((*accepted, *rest))
 
     # The first evaluation is that of the starting point, which is always accepted.
     nothing = xp.zeros_like(params[:, 0])
