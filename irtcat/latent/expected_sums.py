@@ -22,7 +22,6 @@ import scipy.linalg
 from jaxtyping import Array
 
 from irtcat._common.compilation import jit
-from irtcat._common.types import FloatArray
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -489,7 +488,7 @@ class EStepProgram(NamedTuple):
     def layouts(
         self,
         groups: Sequence[np.ndarray],
-        posteriors: Sequence[tuple[FloatArray, FloatArray]],
+        posteriors: Sequence[tuple[Any, ...]],
         slack: float = 0.0,
     ) -> list[tuple[Any, Any]]:
         """Layout and nodes of blocks of rows, for `ResponseRows`, of equal shapes.
@@ -497,7 +496,7 @@ class EStepProgram(NamedTuple):
         Args:
             groups: group of each row of each block, also of rows that only fill it up.
             posteriors: means and covariances of the rows, by which these are laid out, or their
-                nodes are placed.
+                nodes are placed; empty where the quadrature needs none.
             slack: see `LayoutPlan.layout`.
         """
         if self.plan is not None:

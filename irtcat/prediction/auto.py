@@ -68,6 +68,7 @@ from irtcat.scoring import subject_priors
 from irtcat.selection import Request, expectation_of, rechoose
 from irtcat.selection.curves import BINS, EDGE, SLOPE_MEAN, ScoreCurves, score_curves
 from irtcat.selection.expectation import ScoreSummary
+from irtcat.selection.subset import LISTED
 
 PENALTIES = np.geomspace(1e-2, 10**2.5, 19)
 """Ridge penalties, in units of subjects x mean variance of an answer: from no shrinkage to nearly
@@ -336,7 +337,9 @@ def _runs(task: Task) -> tuple[list[IntArray], list[Run]]:
     for is_answered, at in patterns(task.x[some]) if len(some) else []:
         group = some[at]
         x = task.x[np.ix_(group, is_answered)]
-        run = (_answered_run if task.strategy else _own_run)(task, x, is_answered)
+        # A list of items may be that of adaptive tests: what each was asked depends on its answers.
+        is_own = task.strategy in ("", LISTED)
+        run = (_own_run if is_own else _answered_run)(task, x, is_answered)
         each = run.is_tailored and len(group) > 1  # stand-ins are near one subject, not near a mean
         rows += list(group[:, None]) if each else [group]
         runs += [run._replace(x=row[None]) for row in run.x] if each else [run]

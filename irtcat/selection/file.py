@@ -9,7 +9,7 @@ from irtcat._common.checks import InputError, check_unique, shorten
 from irtcat._common.numbers import whole_number_in
 from irtcat.io.text import column_numbers, read_table
 from irtcat.selection.expectation import EXPECTATIONS
-from irtcat.selection.subset import Subset
+from irtcat.selection.subset import LISTED, Subset
 
 
 def read_subset(path: str | os.PathLike[str], repeatable: bool = True) -> Subset:
@@ -50,7 +50,7 @@ def read_subset(path: str | os.PathLike[str], repeatable: bool = True) -> Subset
     if expect is not None and expect not in EXPECTATIONS:
         must = f"the column 'expect' must be one of {', '.join(EXPECTATIONS)}"
         raise InputError(f"{path}: {must}. Got {shorten(expect)}.")
-    strategy, seed, request = "file", 0, None
+    strategy, seed, request = LISTED, 0, None
     if {"strategy", "seed"} <= set(frame):
         strategy, seed = str(frame["strategy"].iloc[0]), _seed(path, frame["seed"].iloc[0])
         if repeatable:

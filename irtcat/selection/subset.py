@@ -12,6 +12,9 @@ from irtcat._common.notebook import card
 from irtcat._common.types import FloatArray
 from irtcat._files.csv import write_csv
 
+LISTED = "file"
+"""The strategy of items from a file that does not say how they were chosen."""
+
 
 @dataclass(frozen=True, eq=False)
 class Request:
