@@ -565,7 +565,13 @@ def _item_update(
     return new, (item_weights * log_prior(params, constraints)).sum()
 
 
-_compiled_update = jit(_item_update, static_argnames=("dims", "step_rule", "tied"), small_below=FEW)
+STATIC = ("dims", "step_rule", "tied")
+_compiled_update = {
+    pooled: jit(_item_update, static_argnames=STATIC, small_below=0 if pooled else FEW)
+    for pooled in (True, False)
+}
+"""Programs by `StepRule.pooled`. For one ability LLVM's quickest level saves .3 to .5 s of a first
+fit, and costs .02 to .04 s of every fit (3PL, graded, GPCM, 2000 x 50), with programs on disk too."""
 
 
 def em_update(
@@ -589,7 +595,7 @@ def em_update(
     else:
         wide = problem.filled()
         arguments = wide.items(fill.items(point.params)), fill.sums(by_item), wide.constraints
-        new, prior = _compiled_update(*arguments, np.int32(n_steps), **static)
+        new, prior = _compiled_update[rule.pooled](*arguments, np.int32(n_steps), **static)
         new = jax.tree.map(np.asarray, new)
         new = new._replace(**{name: fill.cut(getattr(new, name)) for name in OF_ITEMS})
     numbers = np.asarray(point.population, float)
