@@ -571,7 +571,7 @@ _compiled_update = {
     for pooled in (True, False)
 }
 """Programs by `StepRule.pooled`. For one ability LLVM's quickest level saves .3 to .5 s of a first
-fit, and costs .02 to .04 s of every fit (3PL, graded, GPCM, 2000 x 50), with programs on disk too."""
+fit, and costs .02 to .04 s of every fit (3PL, graded, GPCM, 2000 x 50), also of later ones."""
 
 
 def em_update(
