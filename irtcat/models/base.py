@@ -161,6 +161,8 @@ class ItemModel(eqx.Module):
         has_logistic_link: whether these are logistic curves, with asymptotes or without.
         has_canonical_link: whether the predictors are the log-odds of the categories, so that
             residuals are answers less their probabilities.
+        has_linear_predictors: whether the predictors are linear in the parameters. With a canonical
+            link the second derivatives of the log-likelihood then do not depend on the responses.
     """
 
     key: eqx.AbstractClassVar[str]
@@ -175,6 +177,7 @@ class ItemModel(eqx.Module):
     has_predictors: ClassVar[bool] = False
     has_logistic_link: ClassVar[bool] = False
     has_canonical_link: ClassVar[bool] = False
+    has_linear_predictors: ClassVar[bool] = False
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     fixed: ClassVar[tuple[str, ...]] = ()
     members: ClassVar[tuple[Any, ...]] = ()

@@ -73,6 +73,7 @@ class Rasch(LinkModel):
     n_categories: ClassVar[int] = 2
     has_fixed_unit: ClassVar[bool] = True
     has_facets: ClassVar[bool] = True
+    has_linear_predictors: ClassVar[bool] = True
     link: ClassVar[Link] = Asymptotes(lower=False, upper=False)
     parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": INTERCEPT}
 
@@ -118,6 +119,7 @@ class BinaryModel(LinkModel):
 
     takes: ClassVar[str] = "right/wrong"
     n_categories: ClassVar[int] = 2
+    has_linear_predictors: ClassVar[bool] = True
     lower: ClassVar[str] = ""
     upper: ClassVar[str] = ""
 

@@ -44,6 +44,7 @@ class Nominal(GradedModel):
     key: ClassVar[str] = "nominal"
     link: ClassVar[Link] = SOFTMAX
     has_order: ClassVar[bool] = False
+    has_linear_predictors: ClassVar[bool] = True
     one_per_item: ClassVar[str] = "categories"
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
     parameters: ClassVar[Mapping[str, Parameter]] = {

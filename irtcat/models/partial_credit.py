@@ -90,6 +90,7 @@ class _ItemSteps(GradedModel):
     categories: eqx.AbstractVar[PerItem]
 
     link: ClassVar[Link] = SOFTMAX
+    has_linear_predictors: ClassVar[bool] = True
     one_per_item: ClassVar[str] = "categories"
     fixed: ClassVar[tuple[str, ...]] = ("categories",)
 
@@ -239,6 +240,7 @@ class _CommonSteps(GradedModel):
     step: eqx.AbstractVar[Steps]
 
     link: ClassVar[Link] = SOFTMAX
+    has_linear_predictors: ClassVar[bool] = True
     one_per_item: ClassVar[str] = "location"
 
     @property

@@ -245,6 +245,30 @@ def test_quick_terms_equal_the_general_ones(cls, gaps):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12 * scale)
 
 
+CANONICAL = [cls for cls in QUICK if cls.has_canonical_link and cls.has_linear_predictors]
+
+
+@pytest.mark.parametrize("cls", dict.fromkeys(CANONICAL), ids=lambda cls: cls.__name__)
+def test_second_derivatives_that_do_not_depend_on_the_responses(cls):
+    """Of canonical links of linear predictors: two sets of responses, and the expected ones."""
+    rng = np.random.default_rng(2)
+    with precision("float64"):
+        theta = jnp.asarray([[-1.3], [0.4], [2.0]])
+        model, params = template(cls.key, cls), jnp.asarray(draw(cls.key, cls=cls))
+
+        def log_likelihood(phi, item, counts):
+            natural = jax.vmap(unpack(item, phi).natural)(theta)
+            return natural[:, 0].sum() + (counts * natural[:, 1:]).sum()
+
+        curvature = jax.jit(jax.vmap(jax.hessian(log_likelihood), (0, 0, None)))
+        shape = (2, len(theta), model.n_categories - 1)
+        one, other = (-curvature(params, model, counts) for counts in rng.random(shape))
+        zero = jnp.zeros((shape[2], len(theta), N_ITEMS))
+        expected = item_terms(model, params, zero, jnp.ones(len(theta)), theta)[2]
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(one, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("key", ["2pl", "4pl", "feasibility", "graded", "gpcm"])
 def test_terms_of_a_link_by_automatic_differentiation(key):
     """What a link without terms of its own has."""

@@ -151,7 +151,7 @@ def complete_information(
     """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
     curvature = prior_slopes(params, constraints)[1]
-    if template.closed_form == "logistic":
+    if template.has_canonical_link and template.has_linear_predictors:  # the expected one
         information = penalised_terms(template, params, counts, totals, constraints, nodes)[2]
         return information + (curvature - prior_information(params, constraints))[..., None] * eye
     points = as_points(nodes)
