@@ -39,7 +39,7 @@ def counts_by_group(bank, items, names=GROUPS):
 THIRDS = {"alg": 0.33, "geo": 0.33, "num": 0.34}
 
 
-@pytest.mark.slow_cases("kingsbury-zara", "bounds")
+@pytest.mark.slow_cases("kingsbury-zara", "bounds", "penalties|content4")
 @pytest.mark.parametrize("content", ["shadow", "kingsbury-zara", "penalties", "bounds", ()])
 def test_shares_that_are_not_whole_numbers_are_rounded(content):
     bank = bank_of((20, 20, 10, 10))
@@ -181,6 +181,7 @@ def forms_that_keep(bank, config, slack):
             yield chosen
 
 
+@pytest.mark.slow
 def test_plans_exist_just_where_enumeration_finds_a_test():
     """150 random configurations of tiny banks, against all their tests."""
     rng = np.random.default_rng(4)
@@ -348,7 +349,7 @@ def random_sessions(seed):
     return bank, config, report
 
 
-@pytest.mark.slow_cases("5", "7")
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 5, 7])
 def test_random_rules_hold_in_every_session(seed):
     made = random_sessions(seed)

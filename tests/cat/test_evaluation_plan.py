@@ -1,5 +1,6 @@
 """Adaptive evaluations that follow a fixed subset, and choose by the factors of all responses."""
 
+import functools
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -32,7 +33,11 @@ RNG = np.random.default_rng(3)
 BANK = ItemBank.from_parameters(RNG.lognormal(0, 0.3, 60), RNG.normal(0, 1.2, 60))
 KNOWN = BANK.simulate(RNG.normal(size=120), seed=9)
 NEW = BANK.simulate(RNG.normal(size=12), seed=5)
-PLAN = plan_evaluation(BANK, KNOWN, 12)
+
+
+@functools.cache
+def the_plan():
+    return plan_evaluation(BANK, KNOWN, 12)
 
 
 def asked(report, row):
@@ -55,17 +60,20 @@ def test_sessions_of_a_fixed_subset_are_that_subset(expect, known):
         assert getattr(got, name) == pytest.approx(getattr(want, name), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_core_first_and_then_the_subset_only_beyond_the_range():
     """Subjects in the middle get items of their own; one with all items right does not."""
     answers = np.vstack([NEW.to_numpy(), np.ones((1, 60)), np.zeros((1, 60))]).astype(int)
-    report = replay(PLAN.bank, Responses.from_array(answers, item_ids=NEW.item_ids), PLAN.config)
-    listed = list(PLAN.config.fixed.items)
+    report = replay(
+        the_plan().bank, Responses.from_array(answers, item_ids=NEW.item_ids), the_plan().config
+    )
+    listed = list(the_plan().config.fixed.items)
     rows = [asked(report, row) for row in range(14)]
-    n_core = PLAN.config.fixed.n_core
+    n_core = the_plan().config.fixed.n_core
     assert all(row[:n_core] == listed[:n_core] and len(set(row)) == 12 for row in rows)
     assert rows[12] == rows[13] == listed
     assert sum(row != listed for row in rows[:12]) > 6
-    scores = report.predict(PLAN.bank, KNOWN, estimand="run")
+    scores = report.predict(the_plan().bank, KNOWN, estimand="run")
     subset = select(None, 12, calibration=KNOWN)
     best = predict(KNOWN, subset, Responses.from_array(answers[12:13], item_ids=NEW.item_ids))
     assert scores.score[12] == pytest.approx(best.score[0])
@@ -76,9 +84,11 @@ def test_core_first_and_then_the_subset_only_beyond_the_range():
 
 def test_replays_choose_as_the_engine_does():
     """The choice of the plan's replays, in NumPy, is that of compiled sessions."""
-    fixed = replace(PLAN.config.fixed, core=3, within=None)
-    report = replay(PLAN.bank, NEW, replace(PLAN.config, fixed=fixed), precision="float64")
-    table = np.asarray(prepare(PLAN.bank, PLAN.config).factors)
+    fixed = replace(the_plan().config.fixed, core=3, within=None)
+    report = replay(
+        the_plan().bank, NEW, replace(the_plan().config, fixed=fixed), precision="float64"
+    )
+    table = np.asarray(prepare(the_plan().bank, the_plan().config).factors)
     core = report.items[0, :3]
     chosen = FactorModel(table[:, 0], table[:, 1:]).session(NEW.to_numpy(), core, 12)
     assert [set(row) for row in report.items] == [set(np.flatnonzero(row)) for row in chosen]
@@ -97,15 +107,15 @@ def test_without_anything_to_learn_from_answers_sessions_are_the_fixed_subset():
 def test_a_fixed_subset_is_no_part_of_the_compiled_program():
     """Plans from other calibrations, expectations and seeds share one program."""
     other = plan_evaluation(BANK, KNOWN.subset(range(110)), 12, "similar", seed=3)
-    assert other.config.fixed.items != PLAN.config.fixed.items
-    assert program_of(other.config) == program_of(PLAN.config)
+    assert other.config.fixed.items != the_plan().config.fixed.items
+    assert program_of(other.config) == program_of(the_plan().config)
 
 
 def test_value_is_the_expected_reduction_of_variance():
     """Against sums over the outcomes of the Normal approximation; pending items count."""
-    config = replace(PLAN.config, fixed=None, batch=2)
-    pool = prepare(PLAN.bank, config)
-    session = Session.begin(PLAN.bank, config, pool=pool)
+    config = replace(the_plan().config, fixed=None, batch=2)
+    pool = prepare(the_plan().bank, config)
+    session = Session.begin(the_plan().bank, config, pool=pool)
     for answer in (1, 0, 1, 1):
         session.answer(session.asked[0], answer)
     state = session.state
@@ -130,12 +140,12 @@ def test_value_is_the_expected_reduction_of_variance():
 
 
 def test_a_session_is_restored_from_its_document():
-    session = Session.begin(PLAN.bank, PLAN.config, seed=1)
+    session = Session.begin(the_plan().bank, the_plan().config, seed=1)
     for answer in (1, 1, 0, 1, 0, 0, 1):
         session.answer(session.asked[0], answer)
-    restored = Session.from_json(PLAN.bank, session.to_json())
+    restored = Session.from_json(the_plan().bank, session.to_json())
     assert restored.asked == session.asked
-    assert Config.from_json(PLAN.config.to_json()) == PLAN.config
+    assert Config.from_json(the_plan().config.to_json()) == the_plan().config
 
 
 def other_processor(plan):
@@ -152,7 +162,7 @@ def other_processor(plan):
 def test_a_run_goes_on_by_the_plan_that_it_was_begun_with(tmp_path):
     """Also where another processor plans it anew; another plan is refused."""
     answers = dict(zip(map(str, NEW.item_ids), NEW.to_numpy()[1].astype(int), strict=True))
-    whole = run(PLAN.bank, PLAN.config, answers.__getitem__)
+    whole = run(the_plan().bank, the_plan().config, answers.__getitem__)
 
     left = iter(range(7))
 
@@ -161,15 +171,15 @@ def test_a_run_goes_on_by_the_plan_that_it_was_begun_with(tmp_path):
             raise ConnectionError
         return answers[item]
 
-    bank, config = other_processor(PLAN)
-    assert bank.hash() != PLAN.bank.hash()
-    assert config != PLAN.config
+    bank, config = other_processor(the_plan())
+    assert bank.hash() != the_plan().bank.hash()
+    assert config != the_plan().config
     other = plan_evaluation(BANK, KNOWN.subset(range(110)), 12)
     changed = replace(bank, items=bank.items.assign(cost=1.0))
     with Store(tmp_path / "s.db") as store:
         settings = {"store": store, "session_id": "a", "seed": 0}
         with pytest.raises(ConnectionError):
-            run(PLAN.bank, PLAN.config, failing, **settings)
+            run(the_plan().bank, the_plan().config, failing, **settings)
         with pytest.raises(InputError, match="another fixed"):
             run(*other, answers.__getitem__, **settings)
         with pytest.raises(InputError, match="another batch"):
@@ -177,15 +187,15 @@ def test_a_run_goes_on_by_the_plan_that_it_was_begun_with(tmp_path):
         with pytest.raises(InputError, match="`bank` argument must be that with which"):
             run(changed, config, answers.__getitem__, **settings)
         resumed = run(bank, config, answers.__getitem__, **settings)
-    assert resumed.bank.hash() == PLAN.bank.hash()
+    assert resumed.bank.hash() == the_plan().bank.hash()
     pd.testing.assert_frame_equal(resumed.to_frame(), whole.to_frame())
 
 
 def test_sessions_compile_nothing_after_the_first():
-    pool = prepare(PLAN.bank, PLAN.config)
+    pool = prepare(the_plan().bank, the_plan().config)
 
     def conduct(row):
-        session = Session.begin(PLAN.bank, PLAN.config, pool=pool, seed=row)
+        session = Session.begin(the_plan().bank, the_plan().config, pool=pool, seed=row)
         answers = dict(zip(map(str, NEW.item_ids), NEW.to_numpy()[row], strict=True))
         while session.asked:
             session.answer(session.asked[0], int(answers[session.asked[0]]))
@@ -262,11 +272,11 @@ def test_sessions_stop_when_the_predicted_interval_is_as_narrow_as_promised(n_kn
 
 def test_scores_of_sessions_are_those_of_their_replays():
     """Ridge regression and factors with the penalty and the weight of the nearest length."""
-    fixed = PLAN.config.fixed
+    fixed = the_plan().config.fixed
     replayed = tuple(row._replace(share=0.25, penalty=0.5) for row in fixed.replayed)
     fixed = replace(fixed, core=3, within=None, replayed=replayed)
-    config = replace(PLAN.config, fixed=fixed, expect="similar")
-    report = replay(PLAN.bank, NEW, config)
+    config = replace(the_plan().config, fixed=fixed, expect="similar")
+    report = replay(the_plan().bank, NEW, config)
     calibration = KNOWN.to_numpy()
     items, answers = report.items[0], NEW.to_numpy()[0]
     targets = calibration.mean(axis=1)
@@ -314,12 +324,13 @@ def test_a_length_rule_shortens_the_subset():
     assert plan.config.full_length == len(plan.config.fixed.items) == 10
 
 
+@pytest.mark.slow
 def test_an_earlier_plan_of_the_same_settings_is_used():
-    marked = replace(PLAN.bank, items=PLAN.bank.items.assign(mark=1))
-    earlier = PLAN._replace(bank=marked)
+    marked = replace(the_plan().bank, items=the_plan().bank.items.assign(mark=1))
+    earlier = the_plan()._replace(bank=marked)
     again = plan_evaluation(BANK, KNOWN, 12, earlier=earlier, batch=2)
     assert again.bank is marked
-    assert again.config == replace(PLAN.config, batch=2)
+    assert again.config == replace(the_plan().config, batch=2)
     for change in ({"seed": 1}, {"max_items": 11}, {"stopping": "se<0.1"}):
         settings = {"max_items": 12, **change}
         other = plan_evaluation(BANK, KNOWN, **settings, earlier=earlier)
@@ -327,9 +338,10 @@ def test_an_earlier_plan_of_the_same_settings_is_used():
         assert other.config == plan_evaluation(BANK, KNOWN, **settings).config
 
 
+@pytest.mark.slow
 def test_columns_of_others_are_kept():
     items = BANK.items.assign(factor_cost=1.0)
-    plan = plan_evaluation(replace(PLAN.bank, items=items), KNOWN, 12)
+    plan = plan_evaluation(replace(the_plan().bank, items=items), KNOWN, 12)
     assert "factor_cost" in plan.bank.items
     assert plan.bank.hash() == plan_evaluation(plan.bank, KNOWN, 12).bank.hash()
 
@@ -349,14 +361,14 @@ def test_refusals():
         FixedItems(("i1",), within=(0.9, 0.1))
     with pytest.raises(InputError, match="without the factors of calibrated responses"):
         prepare(BANK, Config(criterion="score-factors", max_items=5))
-    gap = replace(PLAN.bank, items=PLAN.bank.items.drop(columns="factor_3"))
+    gap = replace(the_plan().bank, items=the_plan().bank.items.drop(columns="factor_3"))
     with pytest.raises(InputError, match="Got 'no factor_3, but factor_8'"):
-        prepare(gap, PLAN.config)
-    bad = replace(PLAN.bank, items=PLAN.bank.items.assign(factor_2=np.nan))
+        prepare(gap, the_plan().config)
+    bad = replace(the_plan().bank, items=the_plan().bank.items.assign(factor_2=np.nan))
     with pytest.raises(InputError, match="another value for item i1 in factor_2"):
-        prepare(bad, PLAN.config)
+        prepare(bad, the_plan().config)
     with pytest.raises(InputError, match=r"of irtcat\.cat\.plan_evaluation for the stopping rule"):
-        prepare(PLAN.bank, Config(stopping="predicted-width<0.1", max_items=5))
+        prepare(the_plan().bank, Config(stopping="predicted-width<0.1", max_items=5))
     for expect, known, got in (
         ("stronger", KNOWN, "stronger"),
         (None, KNOWN.subset(range(18)), 18),

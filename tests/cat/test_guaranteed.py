@@ -66,6 +66,7 @@ def test_chances_keep_the_uniform_share():
     assert (chance[~free] == 0).all()
 
 
+@pytest.mark.slow
 def test_report_session_and_status_agree(tmp_path):
     config = Config.guaranteed(25, half_width=0.05, level=0.9, batch=2)
     with Store(tmp_path / "s.db", create=True) as store:
@@ -144,6 +145,7 @@ def test_a_wrong_bank_still_covers():
         assert missed.any(axis=1).mean() <= 0.2 + 3 * np.sqrt(0.16 / 200)
 
 
+@pytest.mark.slow
 def test_graded_answers_and_several_abilities():
     slope, first = RNG.lognormal(0, 0.3, 12), RNG.normal(0.8, 0.5, 12)
     graded = bank_of(Graded(slope, first, RNG.normal(0, 0.3, (12, 2)), np.full(12, 4)))
@@ -157,6 +159,7 @@ def test_graded_answers_and_several_abilities():
         assert result.lower[0, 5] < truth < result.upper[0, 5]
 
 
+@pytest.mark.slow
 def test_simulated_sessions_in_single_precision():
     report = simulate(BANK, np.zeros(8), Config.guaranteed(40, half_width=0.1), precision="float32")
     result = report.intervals(BANK)

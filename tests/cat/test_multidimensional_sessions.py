@@ -76,6 +76,7 @@ def test_estimates_are_brute_force(plain):
         assert plain.se[k] == pytest.approx(np.sqrt(np.diag(covariance)), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_finer_nodes_change_nothing():
     answers = [1, 0, 0, 1]
     told = []
@@ -163,6 +164,7 @@ def test_modes_are_those_of_scoring():
     assert report.se[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(precision))))
 
 
+@pytest.mark.slow_cases("rule1-.*|mean-se.*")
 @pytest.mark.parametrize(
     ("rule", "holds"),
     [
@@ -184,6 +186,7 @@ def test_sessions_stop_when_their_errors_are_small(rule, holds):
         assert not holds(report.ses[k, 2 : report.n_items[k] - 1]).any()
 
 
+@pytest.mark.slow
 def test_rules_combine_and_name_what_ended():
     rule = all_of(part("se", below=0.8), part("length", at=6))
     report = simulate(
@@ -194,6 +197,7 @@ def test_rules_combine_and_name_what_ended():
     assert set(report.to_frame()) >= {"truth_1", "truth_2", "theta_1", "se_2", "n_items", "stop"}
 
 
+@pytest.mark.slow
 def test_content_enemies_and_exposure_hold():
     config = Config(
         criterion="d-optimal",
@@ -238,6 +242,7 @@ def test_report_tables(plain):
     assert "RMSE" in repr(plain)
 
 
+@pytest.mark.slow
 def test_replayed_subjects_answer_as_they_did():
     data = BANK.simulate(TRUTH[:20], seed=5)
     report = replay(BANK, data, PLAIN)
@@ -247,6 +252,7 @@ def test_replayed_subjects_answer_as_they_did():
     assert np.isfinite(report.full_score).all()
 
 
+@pytest.mark.slow
 def test_batches_are_worth_asking_together(plain):
     report = simulate(BANK, TRUTH, replace(PLAIN, batch=4), seed=1)
     assert all(len(set(row)) == 8 for row in report.items.tolist())

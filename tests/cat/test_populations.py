@@ -81,7 +81,7 @@ def test_a_density_is_one(name):
     assert shares @ (sds**2 + means**2) == pytest.approx(population.sd**2 + population.mean**2)
 
 
-@pytest.mark.slow_cases("spiky", "mixture")  # "mixture of densities" has both
+@pytest.mark.slow_cases("spiky", "mixture", "mixture of densities")
 @CASES
 def test_eap_after_each_answer_is_that_of_brute_force(name):
     bank = bank_of(name)
@@ -95,7 +95,7 @@ def test_eap_after_each_answer_is_that_of_brute_force(name):
             np.testing.assert_allclose(found, true, rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.slow_cases("mixture.*")  # which the EAP above has
+@pytest.mark.slow_cases("mixture.*", "spiky")
 @CASES
 def test_map_after_each_answer_is_the_highest_of_brute_force(name):
     bank = bank_of(name)
@@ -123,7 +123,7 @@ def test_a_mixture_counts_as_itself_not_as_the_normal_of_its_moments():
     assert abs(thetas[0] - thetas[3]) > 0.05
 
 
-@pytest.mark.slow_cases("spiky")
+@pytest.mark.slow_cases("spiky", "skewed")
 @pytest.mark.parametrize("name", ["skewed", "spiky", "mixture"])
 def test_a_session_of_all_items_has_the_eap_of_score(name):
     """To rounding under a mixture; under a density, which `score` sums over its nodes, to h^2."""
@@ -139,6 +139,7 @@ def test_a_session_of_all_items_has_the_eap_of_score(name):
     np.testing.assert_allclose(report.se, scores.se, atol=within)
 
 
+@pytest.mark.slow
 def test_the_difference_to_score_falls_with_the_square_of_the_distance_of_nodes():
     differences = []
     for n_nodes in (61, 121, 241):
@@ -150,6 +151,7 @@ def test_the_difference_to_score_falls_with_the_square_of_the_distance_of_nodes(
     assert differences[1] / differences[2] == pytest.approx(4, rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [EAP, pytest.param(MAP, marks=pytest.mark.slow)])
 def test_simulated_sessions_are_live_ones(config):
     bank = bank_of("spiky")
@@ -233,6 +235,7 @@ def test_bounds_and_nodes_reach_and_resolve_the_density():
     assert nodes[1] - nodes[0] < 1.01 * spiky().components[1].min()
 
 
+@pytest.mark.slow
 def test_several_abilities_take_the_normal_and_say_so():
     groups = {"a": Population([0, 0], 1.0), "b": Population([2, 1], 1.0)}
     slopes = RNG.uniform(0.5, 1.5, (8, 2))

@@ -202,6 +202,7 @@ def test_strata(rules, bank30):
         assert (strata_of(a, strata) + 1).tolist() == [int(n.removeprefix("Group")) for n in names]
 
 
+@pytest.mark.slow
 def test_kingsbury_zara(rules, bank30, reference):
     targets = {"alg": 0.5, "geo": 0.3, "num": 0.2}
     bank, config = grouped(
@@ -219,6 +220,7 @@ def test_kingsbury_zara(rules, bank30, reference):
         assert int(jnp.argmax(kept)) + 1 == case["item"]
 
 
+@pytest.mark.slow
 def test_constant_patterns(rules, bank30):
     names = {"fixed4": "step", "fixed7": "step", "var": "halfway", "BM": "map", "EAP": "eap"}
     names["WL"] = "wle"
@@ -244,6 +246,7 @@ def test_constant_patterns(rules, bank30):
         assert float(theta) == pytest.approx(case["theta"], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_halfway_is_not_beyond_all_subjects():
     """The difficulty of a flat item, 1e17 here, is nobody's ability."""
     bank = ItemBank.from_parameters(a=[1.0, 1.0, 1e-17], b=[-1.0, 1.0, 1e17])
@@ -347,7 +350,7 @@ def estimates_of_both(config):
     return estimates
 
 
-@pytest.mark.slow_cases("graded")
+@pytest.mark.slow_cases("graded", "nominal")
 @pytest.mark.parametrize("model", ["3pl", "graded", "nominal"])
 def test_every_criterion_values_every_item(model):
     """Each from a fresh look: finite, and as many as there are items."""
@@ -422,6 +425,7 @@ def test_every_rule_runs_a_session(bank30, reference, rule):
     assert np.isfinite(state.thetas[: len(items)]).all()
 
 
+@pytest.mark.slow
 def test_robust_estimates(rules, bank30):
     """56 of catR: by Huber's and Tukey's weights. Its residual ``a (theta - b)`` leaves D out."""
     programs, roots = {}, 0
@@ -465,6 +469,7 @@ def test_robust_is_refused_for_other_items():
 BINARY = ItemBank.from_parameters(a=1.0, b=[-1.0, 0.0, 1.0])
 
 
+@pytest.mark.slow
 def test_exact_errors(rules, bank30):
     """catR's, and the distribution by brute force."""
     ids = ["i1", "i5", "i9", "i14", "i28"]

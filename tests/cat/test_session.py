@@ -337,7 +337,7 @@ def from_logs(store, config):
     return given, eligible, sessions
 
 
-@pytest.mark.slow_cases("restricted", "overlap")
+@pytest.mark.slow_cases("restricted", "overlap", "conditional-eligibility")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_counts_of_exposure_are_those_of_the_logs(tmp_path, rule):
     config = Config(max_items=5, exposure=rule)

@@ -51,6 +51,7 @@ def test_one_session_is_a_live_one():
     assert (np.isnan(scores) == np.isnan(report.thetas)).all()
 
 
+@pytest.mark.slow
 def test_blocks_and_seeds():
     config = Config(max_items=8)
     one = simulate(BANK, THETA[:50], config, seed=2, precision="float64")
@@ -285,6 +286,7 @@ def test_bad_configurations(changes, says):
 TEN = Config(max_items=10)
 
 
+@pytest.mark.slow
 def test_overlap_is_kept():
     """The mean overlap of all pairs of sessions, counted pair by pair, is at most the target."""
     theta = np.random.default_rng(4).normal(size=1000)
@@ -301,6 +303,7 @@ def test_overlap_is_kept():
     assert pairs > 0.8 * target
 
 
+@pytest.mark.slow
 def test_conditional_eligibility_holds_in_every_cell():
     """Of the sessions that choose at abilities of a cell, no item is given to too many there."""
     theta = np.random.default_rng(4).normal(size=2000)

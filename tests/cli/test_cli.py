@@ -233,6 +233,9 @@ def examples(text):
     return [shlex.split(line) for line in lines.splitlines() if line]
 
 
+@pytest.mark.slow_cases(
+    "scale|evaluate|serve|service|demo", "import|report|leaderboard|plan|simulate"
+)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
     if name == "demo":
@@ -448,6 +451,7 @@ def test_select_under_constraints(bank_file):
         assert 4 not in chosen
 
 
+@pytest.mark.slow
 def test_leaderboard_writes_table_and_figure():
     line = ("leaderboard", LSAT7, "--strategies", "random,stratified", "--seeds", 2)
     document = run_json(*line, "--n-items", 3, "--estimators", "all", "--out", "t.csv")
@@ -462,6 +466,7 @@ def test_leaderboard_writes_table_and_figure():
     assert "irt" not in text.partition("Next: ")[0]
 
 
+@pytest.mark.slow
 def test_leaderboard_of_everything_with_gaps_and_bootstrap():
     line = ("leaderboard", LSAT7, "--n-items", 3, "--seeds", 1, "--estimators", "mean")
     line = (*line, "--strategies", "all")
@@ -663,6 +668,7 @@ def test_compare_asks_for_the_old_model():
     assert "The --old option must be given: responses have new alone" in result.stderr
 
 
+@pytest.mark.slow
 def test_predict_names_the_bank_of_its_data_or_none(bank):
     """A bank.npz of other data lies in the folder: it is neither used nor reported."""
     write_two_models()
@@ -970,6 +976,7 @@ def test_a_column_without_a_table_names_the_option_of_the_table(bank, line, name
     assert f"Got 'side'. Responses take it as --{table} TABLE." in message
 
 
+@pytest.mark.slow
 def test_scale_leaves_out_by_hand_and_by_rule():
     """Reasons of texts and a table; an attention item that is among the responses; speed."""
     data = irtcat.datasets.load("lsat7")
@@ -1033,6 +1040,7 @@ def test_fit_with_survey_weights():
     assert document["n_subjects"] == (weights > 0).sum()
 
 
+@pytest.mark.slow
 def test_fit_with_groups_and_known_items(bank):
     data, labels = half_and_half()
     bank.subset(bank.item_ids[:3]).save("known.npz")

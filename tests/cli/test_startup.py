@@ -117,6 +117,7 @@ def test_short_forms_need_no_jax(folder, command):
     assert not {"jax", "equinox", "optax", "sklearn"} & imported(folder, *command.split())
 
 
+@pytest.mark.slow_cases("score.*|select.*")
 @pytest.mark.parametrize(
     "command",
     [

@@ -207,6 +207,7 @@ TABLES = {
 }
 
 
+@pytest.mark.slow_cases("complete.*|import.*|audit.*|simulate.*|predict.*|leaderboard.*|diagnose.*")
 @pytest.mark.parametrize("line", TABLES)
 def test_csv_is_a_table_and_nothing_else(line):
     with tarfile.open(LOGS) as archive:
@@ -300,6 +301,7 @@ def _files():
     run_ok("session", "start", "bank.npz", "--store", "tests.db", "--id", "anna", "--stop", "n>=2")
 
 
+@pytest.mark.slow_cases("(audit|compare|simulate|leaderboard|report|plot|filter).*")
 @pytest.mark.parametrize("line", NEXT)
 @pytest.mark.usefixtures("_files")
 def test_every_command_names_the_next_one(line):

@@ -63,6 +63,7 @@ def calls(function, model, x, power=2):
     return out, len(traces) > before
 
 
+@pytest.mark.slow
 def test_a_program_is_loaded_and_gives_the_same(named, folder):
     x = np.arange(1.0, 4.0, dtype=np.float32)
     first, traced = calls(named, items(3), x)

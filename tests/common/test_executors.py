@@ -116,6 +116,7 @@ def executors():
     sys.path.pop(0)
 
 
+@pytest.mark.slow_cases("leaderboard|replay|calibrate_exposure")
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_the_same_result(call, executors):
     alone, steps = call(None, None), {}
@@ -136,6 +137,7 @@ def test_what_is_no_executor(call):
         call("processes", None)
 
 
+@pytest.mark.slow
 def test_an_exposure_rule_that_counts(executors):
     counts = cat.Config(max_items=6, exposure=cat.part("restricted", rate=0.5))
     with pytest.raises(InputError, match=r"executor.*restricted, which uses the counts"):

@@ -96,7 +96,7 @@ def check_calls(calls, least):
     return shares
 
 
-@pytest.mark.slow_cases("labels of few subjects", "labels with feasibility")
+@pytest.mark.slow_cases("labels of few subjects", "labels with feasibility", "labels|report")
 @pytest.mark.parametrize("name", CALLS)
 def test_the_steps_are_reported(name):
     call, least = CALLS[name]
@@ -116,6 +116,7 @@ def test_scores_in_passes(source):
     assert calls[1][2] == "Subjects from number 21 of 90"
 
 
+@pytest.mark.slow
 def test_sessions_in_a_report(store):
     calls = []
     build(store, responses=DATA, progress=lambda *step: calls.append(step))
@@ -137,6 +138,7 @@ def test_parts_and_steps():
     assert calls == [(50, 100, "Step 50 of at most 100: the bound is -12.00")]
 
 
+@pytest.mark.slow
 def test_variational_fits_name_the_most_steps():
     calls = []
     shown = FitProgress(lambda *step: calls.append(step))
@@ -159,6 +161,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow_cases("fit, vi|audit|simulate")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_show_the_steps(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -208,7 +211,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.slow_cases("labels.*", "report")  # whose steps the test above follows
+@pytest.mark.slow_cases("labels.*", "report", "fit, vi|calibrate_exposure|find_dif|replay")
 @pytest.mark.parametrize("name", SHOWN)
 def test_progress_is_shown_on_request(name, monkeypatch):
     calls, texts = [], []

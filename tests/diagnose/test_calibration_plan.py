@@ -40,6 +40,7 @@ def test_errors_are_those_of_all_patterns():
     assert plan.items(400)["se_b"].to_numpy() == pytest.approx(found[4:] / 20)
 
 
+@pytest.mark.slow_cases("graded")
 @pytest.mark.parametrize("model", ["rasch", "1pl", "graded"])
 def test_errors_are_those_of_a_fit(model):
     """Shared slopes, an estimated SD and thresholds, with a third of the answers missing."""
@@ -56,6 +57,7 @@ def test_errors_are_those_of_a_fit(model):
             assert found[f"se_{name}"].to_numpy() == pytest.approx(error, rel=0.06), name
 
 
+@pytest.mark.slow
 def test_the_weak_who_answer_less_keep_their_patterns():
     """The SEs are the fit's own, of items and abilities; not with abilities of the population."""
     rng = np.random.default_rng(5)
@@ -94,6 +96,7 @@ def test_the_number_of_subjects_is_the_smallest():
     assert short.flags == ("SE of abilities: no number of subjects reaches it",)
 
 
+@pytest.mark.slow
 def test_errors_of_the_items_move_abilities_as_planned():
     """RMS difference of abilities by two calibrations on 400, from the parts due to items."""
     bank = ItemBank.from_parameters(a=1.3, b=np.linspace(-1.5, 1.5, 8))

@@ -48,6 +48,7 @@ def data():
     return irtcat.fit(responses, "rasch").bank, responses
 
 
+@pytest.mark.slow_cases("person_fit|find_dif|find_drift")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_frames_and_arrays_give_the_same_as_responses(data, name):
     bank, responses = data

@@ -161,6 +161,7 @@ def test_the_other_reference():
     assert np.sign(one.loc["i1", "signed"]) == -np.sign(other.loc["i1", "signed"])
 
 
+@pytest.mark.slow
 def test_degenerate_items():
     responses, labels = simulated(n=60, n_dif=0, n_items=6)
     X = responses.to_numpy()
@@ -211,6 +212,7 @@ def test_graded_items():
     assert found.table.loc["i1", "signed"] < -0.2
 
 
+@pytest.mark.slow
 def test_progress():
     calls = []
     responses, labels = simulated(n_dif=0, n_items=5)
@@ -252,6 +254,7 @@ def test_labels_in_the_responses():
     assert find_dif(held, "country", "rasch", purify=False).groups.index.tolist() == ["g0", "g1"]
 
 
+@pytest.mark.slow
 def test_an_item_all_of_a_group_got_right_spoils_nothing():
     """The others' tests are those with that group's answers to it left out: no group runs away."""
     rng = np.random.default_rng(0)
@@ -272,6 +275,7 @@ def test_an_item_all_of_a_group_got_right_spoils_nothing():
     assert found.groups["sd"].between(0.5, 2).all()
 
 
+@pytest.mark.slow
 def test_survey_weights_are_tested_by_wald_with_the_sandwich():
     """An item whose answers depend on the sampling: equal weights would find it different."""
     rng = np.random.default_rng(8)

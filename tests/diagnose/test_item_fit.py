@@ -300,6 +300,7 @@ def test_refused(small):
         grouped_fit(several, responses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("errors", ["auto", "none"])
 def test_what_no_response_informs_is_not_counted(errors):
     """The number of parameters is that of the fit, with and without standard errors."""

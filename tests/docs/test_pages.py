@@ -61,6 +61,10 @@ def registries(monkeypatch):
         monkeypatch.setattr(table, "_rows", dict(table._rows))
 
 
+@pytest.mark.slow_cases(
+    "guides/(cells|compare|devices|equating|large-data|multistage|online-prompts|py-irt|response-times|stronger-models|tao).md",
+    "tutorials/.*",
+)
 @pytest.mark.parametrize(
     "path",
     [

@@ -99,6 +99,7 @@ CASES = [(key, w) for w in HARD for key in (ONE_ABILITY if w in EVERYWHERE else 
     "(?!2pl-|graded-).*",
     "2pl-(constant items|all right.*|duplicates|reversed item|pure noise|empty column)",
     "graded-(?!constant items).*",
+    "graded-constant items",
 )
 @pytest.mark.parametrize(("key", "what"), CASES)
 def test_hard_data(key, what):
@@ -129,6 +130,7 @@ def test_small_shapes(key, shape):
     assert_sound(result)
 
 
+@pytest.mark.slow_cases("separating items")
 @pytest.mark.parametrize("what", ["separating items", "constant items"])
 def test_without_weak_priors(what):
     result = fit(Responses.from_array(HARD[what]), "2pl", weak_priors=False)
@@ -201,7 +203,9 @@ def test_honest_about_stopping_early(most):
 
 
 # Every method once with one model, and what is particular to asymptotes.
-@pytest.mark.slow_cases("(?!wle|ml).*-(?!2pl).*", "(wle|ml)-(rasch|1pl)", "ml-3pl", "wle-4pl")
+@pytest.mark.slow_cases(
+    "(?!wle|ml).*-(?!2pl).*", "(wle|ml)-(rasch|1pl)", "ml-3pl", "wle-4pl", "ml-4pl|wle-3pl"
+)
 @pytest.mark.parametrize("key", LOGISTIC)
 @pytest.mark.parametrize("method", METHODS)
 def test_scores_of_hard_subjects(key, method):

@@ -63,6 +63,7 @@ FITS = {
 SLOW = ("graded_2d_graded", "graded_2d_gpcm", "graded_2d_nominal", "mixed_2d")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FITS]
 )
@@ -93,6 +94,7 @@ def test_several_abilities_are_mirts(mirt, name):
         )
 
 
+@pytest.mark.slow
 def test_two_groups_with_two_abilities_are_mirts(mirt):
     responses, groups = data_of(mirt, "groups_2d")
     theirs = mirt["fits"]["groups_2d"]
@@ -154,6 +156,7 @@ def test_partial_invariance_is_mirts(mirt):
     assert errors[0, 0] == pytest.approx(errors[1, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", ["empirical", "davidian-4"])
 def test_densities_reach_mirts_likelihood(mirt, density):
     """Their Davidian fit stops at a local maximum, 51 below."""
@@ -290,6 +293,7 @@ def test_two_tier_is_the_integral_over_all_abilities():
     assert log_z.sum() == pytest.approx(plain, abs=0.02)
 
 
+@pytest.mark.slow
 def test_anchors_keep_their_parameters_and_groups_their_populations(graded):
     bank, _ = graded
     rng = np.random.default_rng(7)
@@ -325,6 +329,7 @@ def test_fixed_and_equal_parameters(graded):
     assert float(result.bank.model.intercept[0]) == 0.5
 
 
+@pytest.mark.slow
 def test_passes_over_a_file_and_devices_give_the_same(graded, tmp_path):
     _, responses = graded
     arguments = {

@@ -253,6 +253,7 @@ def test_predicted_items_are_used_with_their_uncertainty():
     assert (ours.se > score(certain, answers).se).all()
 
 
+@pytest.mark.slow
 def test_banks_of_known_and_predicted_items_go_everywhere(tmp_path):
     r, _, items, theta, _ = simulated(3)
     f = fit(r.subset(items=np.arange(50)), "rasch", item_features=items.iloc[:50])
@@ -282,6 +283,7 @@ def test_an_item_that_says_little_is_chosen_less():
     )
 
 
+@pytest.mark.slow
 def test_fifteen_subjects_and_hundred_items_are_finite():
     rng = np.random.default_rng(0)
     x = (rng.random((15, 100)) < expit(rng.normal(size=(15, 1)) - 2.5)).astype(int)
@@ -356,6 +358,7 @@ def test_predict_takes_a_prior():
         predict(f, r.item_ids[:3], few, estimator="ridge", prior=predicted)
 
 
+@pytest.mark.slow
 def test_the_default_estimator_takes_a_prior():
     r, subjects, _, _, _ = simulated(6, n=500)
     old, new = np.arange(400), np.arange(400, 500)
@@ -485,6 +488,7 @@ def test_float32_is_near_float64():
     np.testing.assert_allclose(ours.bank.parameters(), exact.bank.parameters(), atol=0.02)
 
 
+@pytest.mark.slow
 def test_features_that_explain_everything_leave_a_tenth():
     """Answers without any differences of ability: the residual is held, and the fit says so."""
     rng = np.random.default_rng(0)
@@ -495,6 +499,7 @@ def test_features_that_explain_everything_leave_a_tenth():
     assert np.isfinite(f.abilities.theta).all()
 
 
+@pytest.mark.slow
 def test_graded_items_take_subject_features():
     rng = np.random.default_rng(0)
     size = rng.normal(size=500)
@@ -539,6 +544,7 @@ def test_features_predict_graded_items():
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
+@pytest.mark.slow
 def test_expected_curves_of_graded_items_are_near_the_integral():
     r, table, _, _ = graded_items(1)
     f = fit(r, "graded", item_features=table, **NO_ERRORS)

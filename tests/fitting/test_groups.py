@@ -127,7 +127,7 @@ def plain(data):
     return fit(Responses.from_array(X), "2pl", groups=group, reference="old", **EXACT)
 
 
-@pytest.mark.slow_cases("True-.*", "False-True")
+@pytest.mark.slow
 @pytest.mark.parametrize("accelerate", [True, False])
 @pytest.mark.parametrize("expand", [True, False])
 def test_every_way_climbs_to_the_same_top(accelerate, expand, data, plain):
@@ -274,6 +274,7 @@ def graded_bank(key):
     return ItemBank.from_thresholds(a=a, b=b, model=key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["graded", pytest.param("pcm", marks=pytest.mark.slow)])
 def test_anchored_graded_items(key, oracle):
     """Known items stay, and the plain integral has its top at the new ones and the population."""
@@ -313,6 +314,7 @@ def test_anchored_graded_items(key, oracle):
         assert log_likelihood(mean + step[0], sd + step[1], step[2]) < top
 
 
+@pytest.mark.slow
 def test_anchored_graded_items_need_not_show_every_category():
     bank = graded_bank("graded")
     X = bank.simulate(np.random.default_rng(1).normal(-2.0, 0.5, 300), seed=2).to_numpy()
@@ -344,13 +346,7 @@ def uneven_fit(request, uneven):
     return request.param, fit(uneven, request.param, weak_priors=False, **EXACT)
 
 
-@pytest.mark.slow_cases(
-    "gpcm-.*",
-    "pcm-.*",
-    "nominal-kept[02345].*",
-    "graded-kept[12356]-new[12356]",
-    "nominal-kept6-new6",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kept", "new"),
     [

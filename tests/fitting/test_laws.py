@@ -85,7 +85,7 @@ def test_the_objective_never_falls(key, priors, gaps, X):
         same(tops[0], other, 1e-3 if key in ("rasch", "1pl", "2pl") else 5e-3)
 
 
-@pytest.mark.slow_cases("1pl", "4pl")
+@pytest.mark.slow_cases("1pl", "4pl", "3pl")
 @every_model
 def test_default_tolerance_is_close(key, X):
     """What users get without asking is the answer of a much tighter run, within 2 % of an SE."""
@@ -205,6 +205,7 @@ def long():
     return bank, theta, bank.simulate(theta, seed=7)
 
 
+@pytest.mark.slow
 def test_long_tests(long, oracle):
     """A coarse grid would be off by hundreds here, and would shrink or stretch the scale."""
     bank, theta, drawn = long
@@ -392,6 +393,7 @@ def test_progress_is_told(X):
     assert seen[-1][0] == result.n_iterations
 
 
+@pytest.mark.slow_cases("(?s).*(groups|dims).*")
 @pytest.mark.parametrize(
     "more", [{}, {"solver": "joint"}, {"groups": ["a", "b"] * 60}, {"dims": 2}], ids=str
 )
@@ -412,6 +414,7 @@ def test_precision_setting_is_put_back(X):
     assert jax.config.jax_enable_x64 == before
 
 
+@pytest.mark.slow
 def test_errors_by_item_form_no_matrix_of_all_parameters(monkeypatch):
     """With 30,000 items that matrix would take 27 GB."""
     from irtcat.fitting.em import covariance

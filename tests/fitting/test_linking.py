@@ -311,6 +311,7 @@ def test_sandwich_is_the_textbook_one(oracle):
     )
 
 
+@pytest.mark.slow
 def test_block_sandwich_is_close_to_the_full_one(monkeypatch):
     bank = make(30, c=0.0)
     responses = bank.simulate(np.random.default_rng(0).normal(size=500), seed=1)

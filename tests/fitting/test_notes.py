@@ -43,6 +43,7 @@ UNUSED = [
 ]
 
 
+@pytest.mark.slow_cases("gpcm-0")
 @pytest.mark.parametrize(("key", "category"), UNUSED)
 def test_an_unused_category_costs_nothing_and_is_not_counted(key, category, tmp_path):
     """The fit is that of the codes closed up (as R's mirt does), and says what it did."""
@@ -70,6 +71,7 @@ def test_an_unused_category_costs_nothing_and_is_not_counted(key, category, tmp_
     np.testing.assert_array_equal(saved.to_frame()[steps], table[steps])
 
 
+@pytest.mark.slow
 def test_a_subject_in_an_unused_category_is_scored_and_flagged():
     found = fit(without(ratings("gpcm"), 1)[0], "gpcm", standard_errors="none")
     assert np.isfinite(found.bank.parameters()).all()
@@ -126,6 +128,7 @@ def test_blocks_without_common_subjects_are_reported(method):
     assert found.bank.provenance["notes"] == list(found.notes)
 
 
+@pytest.mark.slow
 def test_a_link_of_blocks_without_common_subjects_is_reported():
     bank = fit(Responses.from_array(blocks()), "2pl", standard_errors="none").bank
     whole = fit(Responses.from_array(right_wrong()), "2pl", standard_errors="none").bank
@@ -140,6 +143,7 @@ def test_a_link_of_blocks_without_common_subjects_is_reported():
     assert found.to_frame()["notes"].item() == note
 
 
+@pytest.mark.slow
 def test_blocks_are_not_joined_by_items_that_all_answered_alike():
     X = blocks()
     X[:, 0] = 1
@@ -176,6 +180,7 @@ def guttman():
     return Responses.from_array((np.arange(SHAPE[1])[None, :] < level[:, None]).astype(float))
 
 
+@pytest.mark.slow_cases("solver2-more2")
 @pytest.mark.parametrize(
     ("solver", "more"),
     [

@@ -383,6 +383,7 @@ class Stop:
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch):
     X, pattern = small(correlation=0.5)

@@ -22,7 +22,7 @@ W = RNG.integers(0, 5, N)
 GROUP = np.where(np.arange(N) % 3 == 0, "a", "b")
 
 
-@pytest.mark.slow_cases("missing responses-.*")
+@pytest.mark.slow_cases("missing responses-.*", "abilities-2pl.*")
 @pytest.mark.parametrize(
     ("name", "model", "values", "options"),
     [
@@ -85,6 +85,7 @@ def test_the_weighted_likelihood_and_its_sandwich_by_integrals():
     assert any(note.startswith("Subjects are weighted") for note in fitted.notes)
 
 
+@pytest.mark.slow
 def test_joined_patterns_have_the_sandwich_of_the_subjects(monkeypatch):
     joined = fit(Responses.from_array(X[:, :4]), "2pl", subject_weights=W)
     monkeypatch.setattr("irtcat.fitting.em.rows.MANY_ITEMS_FOR_PATTERNS", 0)
@@ -92,6 +93,7 @@ def test_joined_patterns_have_the_sandwich_of_the_subjects(monkeypatch):
     np.testing.assert_allclose(joined.bank.covariance, single.bank.covariance, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_two_independent_abilities_in_groups_are_two_fits():
     """The sandwich of several groups and abilities, against that of each ability alone."""
     responses = Responses.from_array(X)
@@ -107,6 +109,7 @@ def test_two_independent_abilities_in_groups_are_two_fits():
             assert found == pytest.approx(alone.groups.loc["b", name], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_sandwich_item_by_item_is_close_to_the_full_one(monkeypatch):
     responses, weights = Responses.from_array(ONE), np.random.default_rng(2).gamma(1.0, size=N)
     given = [
@@ -130,6 +133,7 @@ def test_the_sandwich_item_by_item_is_close_to_the_full_one(monkeypatch):
     np.testing.assert_allclose(increase[0], increase[1], rtol=0.15)
 
 
+@pytest.mark.slow
 def test_a_source_read_in_passes_takes_weights(tmp_path, monkeypatch):
     monkeypatch.setattr("irtcat.fitting.em.stream.CHUNK_BYTES", 1000)
     np.save(tmp_path / "x.npy", X.astype(np.int8))

@@ -93,6 +93,7 @@ def test_the_same_seed_gives_the_same_answer():
     assert not np.array_equal(first.bank.parameters(), other.bank.parameters())
 
 
+@pytest.mark.slow
 def test_honest_about_stopping_early():
     result = run(simulate(), solver=VI(steps=25))
     assert not result.converged
@@ -167,7 +168,7 @@ def test_expected_log_likelihood(positive, wide):
     assert float(by_cell) == pytest.approx(float(rows), abs=2e-3)
 
 
-@pytest.mark.slow_cases("2pl", "3pl")
+@pytest.mark.slow_cases("2pl", "3pl", "4pl")
 @pytest.mark.parametrize("key", ["2pl", "3pl", "4pl", "feasibility"])
 def test_values_of_cells_are_the_models(key, wide):
     """The quick way of single answers against the models' own, far in the tails as well."""
@@ -187,6 +188,7 @@ def test_values_of_cells_are_the_models(key, wide):
     assert np.isfinite(slope).all()
 
 
+@pytest.mark.slow
 def test_few_subjects_with_many_items():
     """Ten subjects: single answers instead of curves on a grid, and the same bound."""
     X = simulate((10, 100))
@@ -248,7 +250,7 @@ def test_learned_prior_is_below_its_evidence(wide):
 # --- the whole
 
 
-@pytest.mark.slow_cases(r"0\.1-subjects", r"0\.5-responses")
+@pytest.mark.slow_cases(r"0\.1-subjects", r"0\.5-responses", "0.5-subjects")
 @pytest.mark.parametrize("batches", ["subjects", "responses"])
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_never_above_the_evidence(share, batches):
@@ -267,6 +269,7 @@ def test_never_above_the_evidence(share, batches):
     assert evidence - 0.5 < result.log_posterior < evidence
 
 
+@pytest.mark.slow
 def test_priors_are_obeyed():
     X = simulate()
     tight = run(X, priors={"a": (1.0, 0.01), "b": (0.3, 0.01)})

@@ -140,6 +140,7 @@ def test_evaluate_by_a_command(files):
     assert "holds another run" in result.stderr
 
 
+@pytest.mark.slow
 def test_evaluate_against_an_old_model(files, old_models):
     old_models.subset(subjects=["old/39"]).save("best.npz")
     wrong = (
@@ -169,6 +170,7 @@ def test_evaluate_against_an_old_model(files, old_models):
     assert "needs --against" in refused.stderr
 
 
+@pytest.mark.slow
 def test_evaluate_within_a_budget(files, bank):
     """The costs come from --items; the items asked cost at most the budget."""
     prices = pd.Series(np.linspace(0.5, 4, bank.n_items), bank.item_ids, name="dollars")
@@ -183,6 +185,7 @@ def test_evaluate_within_a_budget(files, bank):
     assert "needs --costs" in run(*arguments, "--budget", 9).stderr
 
 
+@pytest.mark.slow
 def test_evaluate_to_a_width_of_the_printed_interval(files, bank):
     arguments = (
         "evaluate",
@@ -202,6 +205,7 @@ def test_evaluate_to_a_width_of_the_printed_interval(files, bank):
     assert 0.1 < document["upper"] - document["lower"] < 0.55
 
 
+@pytest.mark.slow
 def test_evaluate_with_a_guaranteed_interval(files):
     command = "sed 's/}$/, \"answer\": 1}/'"
     arguments = (
@@ -508,6 +512,7 @@ def test_options_of_another_harness_are_usage_errors(files):
     assert run(*arguments, "--harness", "lm-eval", "--model", "hf", "--persistent").exit_code == 2
 
 
+@pytest.mark.slow
 def test_default_length_fits_the_bank(files):
     """29 of 40 items, not all of them."""
     command = "sed 's/}$/, \"answer\": 1}/'"
@@ -550,6 +555,7 @@ open("ended", "w").write(str(n))
 """
 
 
+@pytest.mark.slow_cases("break-.*|print.*|time.*")
 @pytest.mark.parametrize(
     ("reply", "message"),
     [

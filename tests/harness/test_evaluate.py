@@ -135,6 +135,7 @@ def test_without_calibration_the_bank_speaks(bank):
     assert "Rank" not in str(found)
 
 
+@pytest.mark.slow
 def test_a_model_unlike_the_others_is_told(bank, old_models):
     """Right on the hard items and wrong on the easy ones."""
     rules, compiled = Config(criterion="random", max_items=30), []
@@ -193,6 +194,7 @@ def test_an_exception_loses_nothing(bank, tmp_path):
     assert found.theta == pytest.approx(plain.theta, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_planned_run_goes_on_where_the_plan_differs_in_the_last_digits(tmp_path, monkeypatch):
     """As on another processor: the run keeps the plan that it was begun with."""
     rng = np.random.default_rng(3)
@@ -380,6 +382,7 @@ def test_all_items_skipped(bank, old_models, tmp_path):
     assert json.loads((tmp_path / "run" / "result.json").read_text())["score"] is None
 
 
+@pytest.mark.slow
 def test_graded_items():
     """What is given in the codes of the bank."""
     steps = [[-1, 0, 1], [-0.5, 0.5, 1.5], [-2, 0, 2], [0, 1, 2]]
@@ -635,6 +638,7 @@ def test_a_short_form_has_its_own_rules(bank, old_models):
         evaluate(irtcat.short_form(graded, 5), model([]))
 
 
+@pytest.mark.slow
 def test_whose_score_it_is():
     """By default the score is of this run and the rank of the model; reruns make it certain."""
     bank = irtcat.ItemBank.from_parameters(b=np.linspace(-2, 2, 40))

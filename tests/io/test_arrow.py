@@ -212,6 +212,7 @@ MEMORY = """
 """
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_blocks(tmp_path):
     """What Arrow holds at once is that of two or three files of 40."""
     x = RNG.integers(0, 2, (300, 1000), dtype=np.int64)

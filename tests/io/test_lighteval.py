@@ -80,6 +80,7 @@ def totals(folder):
     return found
 
 
+@pytest.mark.slow
 def test_means_are_lightevals_totals(real):
     """Every metric that is a mean, of every run, to the last digit."""
     expected = totals(real)

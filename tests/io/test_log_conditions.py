@@ -179,6 +179,7 @@ def test_conditions_stay_with_the_items(strict, tmp_path):
     check(form.to_bank().items)
 
 
+@pytest.mark.slow_cases("replay|score")
 @pytest.mark.parametrize("call", CALLS)
 def test_answers_by_another_filter_are_refused(calls, new_logs, call):
     other = new_logs(filter="flexible-extract")
@@ -256,6 +257,7 @@ def test_a_bank_of_other_conditions_than_the_calibration_is_refused(strict, real
         irtcat.harness.evaluate(bank, lambda items: 1, Config(max_items=2), calibration=other)
 
 
+@pytest.mark.slow
 def test_anchors_and_linked_banks_are_compared(strict):
     bank = irtcat.fit(strict, "2pl", standard_errors="none").bank
     items = strict.items.assign(filter="flexible-extract")
@@ -310,6 +312,7 @@ def some(strict):
     return strict.subset(items=np.flatnonzero((mean > 0.25) & (mean < 0.75))[:8])
 
 
+@pytest.mark.slow_cases("model_fit|person_fit|find_drift|labels.rank of the feasibility|report")
 @pytest.mark.parametrize("name", checks(None, irtcat.Responses.from_array([[0, 1]] * 24)))
 def test_checks_and_choices_compare_the_conditions(some, name):
     bank = irtcat.fit(some, "rasch").bank
@@ -320,6 +323,7 @@ def test_checks_and_choices_compare_the_conditions(some, name):
     assert other(mismatch="accept") is not None
 
 
+@pytest.mark.slow
 def test_sessions_of_a_report_compare_the_conditions(some, tmp_path):
     """Their bank is that of the store; the responses are their calibration."""
     bank = irtcat.fit(some, "rasch").bank
@@ -333,6 +337,7 @@ def test_sessions_of_a_report_compare_the_conditions(some, tmp_path):
     assert irtcat.report.build(tmp_path / "store", responses=other, mismatch="accept")
 
 
+@pytest.mark.slow
 def test_updates_of_items_compare_the_conditions(some):
     bank = irtcat.fit(some, "2pl").bank
     statistics = bank.statistics.assign(predicted=np.arange(bank.n_items) < 2)

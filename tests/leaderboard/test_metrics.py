@@ -114,6 +114,7 @@ def board(responses):
 # --- bootstrap ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("items|both")
 @pytest.mark.parametrize("over", ["subjects", "items", "both"])
 def test_intervals_are_seeded_and_hold_the_summary(board, over):
     table = board.intervals(over, n=60, seed=3)

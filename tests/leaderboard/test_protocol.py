@@ -104,6 +104,7 @@ def test_metrics_by_hand(responses):
         assert (row["n_calibration"], row["n_held_out"], row["n_benchmark"]) == (78, 25, ITEMS)
 
 
+@pytest.mark.slow
 def test_held_out_subjects_are_unseen(responses, monkeypatch):
     """Neither the calibration nor the choice of items is given a held-out subject."""
     _, high = split_subjects(responses, "random", 0)
@@ -185,6 +186,7 @@ def test_all_items_are_perfect(responses):
     np.testing.assert_allclose(table["coverage"], 1)
 
 
+@pytest.mark.slow
 def test_the_same_twice(responses, board):
     again = evaluate(
         responses,
@@ -196,6 +198,7 @@ def test_the_same_twice(responses, board):
     pd.testing.assert_frame_equal(board.to_frame(), again.to_frame())
 
 
+@pytest.mark.slow
 def test_ability_split_repeats_what_does_not_draw(responses):
     table = evaluate(
         responses, ["random", "fisher"], [10], "ability", seeds=[0, 1], estimators=["mean", "irt"]
@@ -221,6 +224,7 @@ def test_metadata_split_and_filters(responses):
     assert set(board.to_frame()["split"]) == {"metadata:family"}
 
 
+@pytest.mark.slow
 def test_fractions(responses):
     X = 0.8 * responses.to_numpy() + 0.1
     table = evaluate(

@@ -96,6 +96,7 @@ def test_what_a_rerun_repeats_shortens_the_interval_of_all_items():
     assert known.upper - known.lower < 0.7 * (plain.upper - plain.lower)
 
 
+@pytest.mark.slow
 def test_effects_of_whole_runs_do_not_settle_it():
     """A run moves all answers: without an allowance 15 % of equal models were called worse."""
     rng = np.random.default_rng(5)
@@ -165,7 +166,7 @@ def probabilities(rng, kind, n):
     return p, rng.permutation(p)
 
 
-@pytest.mark.slow_cases("different", "deterministic")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["equal", "different", "deterministic"])
 def test_looks_after_every_item_keep_the_error(kind):
     rng = np.random.default_rng(7)
@@ -224,6 +225,7 @@ def test_the_order_is_not_that_of_the_file():
     assert abs(np.corrcoef(places, np.arange(200))[0, 1]) < 0.2
 
 
+@pytest.mark.slow
 def test_clusters_are_steps():
     rng = np.random.default_rng(0)
     sizes = np.resize([1, 2, 5], 90)

@@ -151,6 +151,7 @@ def test_row_of_the_table(key):
         np.testing.assert_array_equal(np.asarray(pack(take(model, [2, 0]))), truth(key)[[2, 0]])
 
 
+@pytest.mark.slow_cases("float32-.*")
 @both
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_everything_is_finite_far_out(key, dtype):
@@ -289,6 +290,7 @@ def log_rest(y):
     return np.log1p(-y)
 
 
+@pytest.mark.slow_cases("beta")
 @both
 def test_estimates_are_the_maximum(key, data):
     """A general optimiser on the brute-force likelihood finds nothing higher."""
@@ -306,7 +308,7 @@ def test_estimates_are_the_maximum(key, data):
     np.testing.assert_allclose(found.x.reshape(best.shape), best, atol=0.01)
 
 
-@pytest.mark.slow_cases("beta")
+@pytest.mark.slow
 @both
 def test_standard_errors_hold_the_truth(key):
     """z-scores of the estimates over replications have SD 1; full and block agree."""

@@ -347,7 +347,7 @@ def two_category_items(key):
     return two_category_items("2pl").subset([0, 1]).join(two_category_items("gpcm").subset([2]))
 
 
-@pytest.mark.slow_cases("graded")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["2pl", "graded", "2pl and gpcm"])
 def test_anchors_of_other_models_than_the_new_items(key):
     """An item of two categories is the same in three models: so are new items beside it."""
@@ -371,6 +371,7 @@ def test_anchors_of_other_models_than_the_new_items(key):
         pd.testing.assert_frame_equal(found.groups, expected.groups, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_anchors_of_one_model_cut_from_a_bank_of_several(fitted, responses):
     """Items of one model are those of a bank of this model, with their covariances."""
     names = [name for name in responses.item_ids if name.startswith("gpcm")]
@@ -396,6 +397,7 @@ def test_anchors_of_one_model_cut_from_a_bank_of_several(fitted, responses):
     assert (off.abs() < theirs["se_a"][off.index]).all()
 
 
+@pytest.mark.slow
 def test_anchors_of_several_models_and_abilities():
     rng = np.random.default_rng(3)
     slopes = np.array([[1.3, 0.0], [1.0, 0.0], [0.0, 1.2], [0.0, 1.5], [1.0, 0.6], [0.5, 1.1]])

@@ -126,7 +126,13 @@ def test_probabilities_far_out(key, name):
     assert (p[np.broadcast_to(absent[:, None], p.shape)] == 0).all()
 
 
-@pytest.mark.slow_cases("float32-(?!2pl).*", "float64-1pl", "float64-pcm")
+@pytest.mark.slow_cases(
+    "float32-(?!2pl).*",
+    "float64-1pl",
+    "float64-pcm",
+    "float64-(1pl|2pl|feasibility|gpcm|rsm|3pl)",
+    "float32-2pl",
+)
 @every_model
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_derivatives_far_out(key, name):
@@ -220,6 +226,7 @@ QUICK = [cls for cls in [*MODELS.values(), *STANDARD_FORM.values()] if issubclas
 QUICK = [OnePL, TwoPL, *QUICK]
 
 
+@pytest.mark.slow_cases("False-(?!Graded|ThreePL).*")
 @pytest.mark.parametrize("cls", dict.fromkeys(QUICK), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("gaps", [False, True])
 def test_quick_terms_equal_the_general_ones(cls, gaps):
@@ -269,6 +276,7 @@ def test_second_derivatives_that_do_not_depend_on_the_responses(cls):
     np.testing.assert_allclose(one, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow_cases("4pl|gpcm|feasibility")
 @pytest.mark.parametrize("key", ["2pl", "4pl", "feasibility", "graded", "gpcm"])
 def test_terms_of_a_link_by_automatic_differentiation(key):
     """What a link without terms of its own has."""
@@ -304,7 +312,7 @@ def recovered():
     return get
 
 
-@pytest.mark.slow_cases("(?!2pl|graded|pcm).*")
+@pytest.mark.slow
 @every_model
 def test_simulate_and_fit(key, recovered):
     theta, result = recovered(key)

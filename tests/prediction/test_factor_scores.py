@@ -1,5 +1,7 @@
 """The factor model of complete responses."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -12,14 +14,18 @@ LOADINGS = RNG.normal(size=(40, 2)) * [1.5, 0.8]
 INTERCEPTS = RNG.normal(size=40)
 Z = RNG.normal(size=(600, 2))
 X = (RNG.random((600, 40)) < expit(INTERCEPTS + Z @ LOADINGS.T)).astype(float)
-MODEL = FactorModel.fit(X[:400], 5)
+
+
+@functools.cache
+def fitted_model():
+    return FactorModel.fit(X[:400], 5)
 
 
 def test_dimensions_without_support_shrink():
     """Two of five dimensions generated the responses; the fit keeps their covariances."""
-    spread = np.sort(np.linalg.svd(MODEL.loadings, compute_uv=False))[::-1]
+    spread = np.sort(np.linalg.svd(fitted_model().loadings, compute_uv=False))[::-1]
     assert spread[2:].max() < 0.3 * spread[1]
-    true, fitted = LOADINGS @ LOADINGS.T, MODEL.loadings @ MODEL.loadings.T
+    true, fitted = LOADINGS @ LOADINGS.T, fitted_model().loadings @ fitted_model().loadings.T
     off = ~np.eye(40, dtype=bool)
     assert np.corrcoef(true[off], fitted[off])[0, 1] > 0.94
 
@@ -27,8 +33,8 @@ def test_dimensions_without_support_shrink():
 def test_posterior_is_the_mode_and_its_curvature():
     asked = np.arange(40) % 3 == 0
     x = X[400:403]
-    found = MODEL.posterior(x, np.tile(asked, (3, 1)))
-    a, b = MODEL.loadings[asked], MODEL.intercepts[asked]
+    found = fitted_model().posterior(x, np.tile(asked, (3, 1)))
+    a, b = fitted_model().loadings[asked], fitted_model().intercepts[asked]
     for row in range(3):
         sign = 2 * x[row, asked] - 1
 
@@ -47,7 +53,7 @@ def test_scores_are_answers_and_expectations():
     weights = np.full(40, 1 / 40)
     items = np.arange(0, 40, 3)
     truth = X[400:].mean(axis=1)
-    by_factors = MODEL.scores(X[400:][:, items], items, weights)
+    by_factors = fitted_model().scores(X[400:][:, items], items, weights)
     plain = X[400:][:, items].mean(axis=1)
     assert np.abs(by_factors - truth).mean() < 0.7 * np.abs(plain - truth).mean()
-    assert MODEL.scores(X[400:], np.arange(40), weights) == pytest.approx(truth)
+    assert fitted_model().scores(X[400:], np.arange(40), weights) == pytest.approx(truth)

@@ -170,7 +170,7 @@ def test_mixture_quantile_is_a_quantile():
 # --- coverage -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_cases(r"0\.0-.*", r"0\.2-0\.8")
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0.95, 0.8])
 @pytest.mark.parametrize("share_missing", [0.0, 0.2])
 def test_irt_intervals_cover(bank, calibration, chosen, level, share_missing):
@@ -442,6 +442,7 @@ def test_a_larger_bank_in_another_order(bank, calibration, new, chosen):
     pd.testing.assert_frame_equal(one.to_frame(), two.to_frame(), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_fractions_predict_too(bank, chosen):
     X = np.clip(np.random.default_rng(0).normal(0.5, 0.2, (30, N_ITEMS)), 0, 1)
     calibration = Responses.from_array(X[:20], item_ids=bank.item_ids)

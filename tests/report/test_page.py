@@ -176,6 +176,7 @@ def test_user_text_is_never_markup(predictions):
     assert 'onerror="' not in html
 
 
+@pytest.mark.slow
 def test_five_thousand_items_stay_below_a_megabyte():
     rng = np.random.default_rng(1)
     n = 5000
@@ -494,6 +495,7 @@ def test_an_evaluation_folder_of_any_shape(tmp_path):
         report.build(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_was_interrupted_shows_its_session(tmp_path):
     """What irtcat evaluate really leaves, whole and before its end; of two abilities as well."""
     bank = irtcat.ItemBank.from_parameters(b=np.linspace(-1, 1, 6))
@@ -589,6 +591,7 @@ def test_an_id_called_na_stays(tmp_path):
     assert "1 of 2 subjects: odd (007)." in report.build(path)
 
 
+@pytest.mark.slow
 def test_data_are_checked_where_responses_are_given():
     bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 20))
     X = bank.simulate(np.random.default_rng(0).normal(size=200), seed=1).to_numpy()

@@ -1,5 +1,6 @@
 """The lognormal model against multivariate Normal densities and two-dimensional integrals."""
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,16 @@ TIMES = np.exp(BETA - 0.4 * LATENT[:, 1:] + RNG.normal(size=(N, K)) / ALPHA)
 TIMES[RNG.random((N, K)) < 0.15] = np.nan
 SEEN = ~np.isnan(TIMES)
 TABLE = pd.DataFrame(TIMES, RESPONSES.subject_ids, RESPONSES.item_ids)
-ALONE, JOINT = fit_times(TIMES), fit_times(TIMES, RESPONSES, bank=BANK)
+
+
+@functools.cache
+def alone():
+    return fit_times(TIMES)
+
+
+@functools.cache
+def joint():
+    return fit_times(TIMES, RESPONSES, bank=BANK)
 
 
 def parameters(model):
@@ -47,8 +57,8 @@ def log_likelihood(params):
 
 
 def test_times_alone_are_a_normal_model_with_a_common_component():
-    params = parameters(ALONE)
-    assert ALONE.log_likelihood == pytest.approx(log_likelihood(params), abs=1e-8)
+    params = parameters(alone())
+    assert alone().log_likelihood == pytest.approx(log_likelihood(params), abs=1e-8)
     gradient = approx_fprime(params, log_likelihood, 1e-6)
     np.testing.assert_allclose(gradient, 0, atol=0.05)
     hessian = np.array(
@@ -62,8 +72,8 @@ def test_times_alone_are_a_normal_model_with_a_common_component():
         ]
     )
     se = np.sqrt(np.diag(np.linalg.inv(-hessian)))
-    items = ALONE.items
-    found = np.r_[items["intensity_se"], items["discrimination_se"], ALONE.speed_sd_se]
+    items = alone().items
+    found = np.r_[items["intensity_se"], items["discrimination_se"], alone().speed_sd_se]
     np.testing.assert_allclose(found, se, rtol=1e-3)
 
 
@@ -95,12 +105,12 @@ def joint_integrals(model):
 
 
 def test_the_joint_fit_is_a_maximum_of_the_integral_over_both():
-    log_mass, theta, speed, theta_sd, speed_sd = joint_integrals(JOINT)
-    assert JOINT.log_likelihood == pytest.approx(log_mass.sum(), abs=1e-5)
+    log_mass, theta, speed, theta_sd, speed_sd = joint_integrals(joint())
+    assert joint().log_likelihood == pytest.approx(log_mass.sum(), abs=1e-5)
     for change in (-0.01, 0.01):
-        other = replace(JOINT, correlation=JOINT.correlation + change)
+        other = replace(joint(), correlation=joint().correlation + change)
         assert joint_integrals(other)[0].sum() < log_mass.sum()
-    found = score_with_times(BANK, RESPONSES, JOINT, TABLE)
+    found = score_with_times(BANK, RESPONSES, joint(), TABLE)
     for name, want in (("theta", theta), ("se", theta_sd), ("speed", speed)):
         np.testing.assert_allclose(found[name], want, atol=2e-5)
     np.testing.assert_allclose(found["speed_se"], speed_sd, atol=2e-5)
@@ -112,13 +122,13 @@ def test_ids_match_times_and_responses_in_any_order():
     long = TABLE.rename_axis("subject").reset_index().melt("subject", None, "item", "seconds")
     for times in (shuffled, long):
         model = fit_times(times, RESPONSES, bank=BANK)
-        assert model.correlation == pytest.approx(JOINT.correlation, abs=1e-7)
-        assert model.log_likelihood == pytest.approx(JOINT.log_likelihood, abs=1e-6)
+        assert model.correlation == pytest.approx(joint().correlation, abs=1e-7)
+        assert model.log_likelihood == pytest.approx(joint().log_likelihood, abs=1e-6)
     assert fit_times(TABLE, RESPONSES.subset(subjects=np.arange(20)), bank=BANK).converged
     moved = ItemBank.from_parameters(a=A / 2, b=3 + 2 * B, populations={"": Population(3.0, 2.0)})
     model = fit_times(TIMES, RESPONSES, bank=moved)
-    assert model.correlation == pytest.approx(JOINT.correlation, abs=1e-6)
-    expected = 3 + 2 * JOINT.prior(TABLE)["mean"]
+    assert model.correlation == pytest.approx(joint().correlation, abs=1e-6)
+    expected = 3 + 2 * joint().prior(TABLE)["mean"]
     np.testing.assert_allclose(model.prior(TABLE)["mean"], expected, atol=1e-5)
 
 
@@ -148,7 +158,7 @@ def test_refusals(times, options, match):
 
 def test_a_model_of_times_alone_says_nothing_of_ability():
     with pytest.raises(InputError, match="one of times and ability"):
-        score_with_times(BANK, RESPONSES, ALONE, TABLE)
+        score_with_times(BANK, RESPONSES, alone(), TABLE)
     with pytest.raises(InputError, match="one time of a subject"):
         fit_times(pd.DataFrame({"subject": [1, 1], "item": [1, 1], "seconds": [2, 3]}))
 

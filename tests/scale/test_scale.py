@@ -123,6 +123,7 @@ def test_calibrator_is_the_plain_fit(responses):
     np.testing.assert_allclose(own, plain.bank.to_frame()[["a", "b"]], atol=2e-3)
 
 
+@pytest.mark.slow
 def test_guessing_is_found_where_it_is(theta):
     """The test's statistic is twice the gain of a fit with that one c free; guessers are found."""
     c = np.zeros(10)
@@ -147,6 +148,7 @@ def test_guessing_is_found_where_it_is(theta):
     assert own.bank.subset([ids[7]]).to_frame()["c"].iloc[0] == pytest.approx(0.35, abs=0.1)
 
 
+@pytest.mark.slow
 def test_two_factors_make_two_scales():
     rng = np.random.default_rng(8)
     pair = rng.multivariate_normal([0, 0], [[1, 0.3], [0.3, 1]], 1000)
@@ -175,6 +177,7 @@ def test_two_factors_make_two_scales():
         refused["x"].score(data)
 
 
+@pytest.mark.slow
 def test_groups_by_column_mapping_and_list(responses):
     half = {f"g{j}": "even" if j % 2 == 0 else "odd" for j in range(GOOD)}
     options = {"two_factors": "skip", "alpha_guessing": 0, "n_factors": 1}
@@ -189,6 +192,7 @@ def test_groups_by_column_mapping_and_list(responses):
             scale.build(responses, wrong, **options)
 
 
+@pytest.mark.slow
 def test_gaps_and_categories(theta):
     bank = ItemBank.from_thresholds(
         np.linspace(1.2, 2.0, 6), np.tile([[-1.0, 0.0, 1.0]], (6, 1)), model="graded"
@@ -203,6 +207,7 @@ def test_gaps_and_categories(theta):
     assert own.abilities["theta"].notna().all()
 
 
+@pytest.mark.slow
 def test_what_half_of_the_items_contradict_is_no_scale(theta):
     rng = np.random.default_rng(3)
     bank = ItemBank.from_parameters(a=np.full(5, 1.5), b=np.linspace(-1, 1, 5))

@@ -80,6 +80,7 @@ def test_eap_is_the_integral_or_flagged(bank, X, brute):
     np.testing.assert_allclose((ability.weights * ability.nodes).sum(1), ability.theta, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_sum_score_tables_are_the_integral_or_flagged(bank, X, brute):
     rows = [*range(14, 28), *range(35 + 14, 35 + 28), 70, 71, 72]
     ability = score(bank, responses(bank, X[rows]), method="eapsum")
@@ -123,6 +124,7 @@ def test_ml_is_the_maximum_or_the_bound_on_its_side(bank, X, name):
     assert not np.isnan(np.stack([ability.theta, ability.se, ability.lower, ability.upper])).any()
 
 
+@pytest.mark.slow
 def test_wle_goes_to_its_root_or_the_bound_on_its_side(bank, X):
     """Of one item the root is b + ln 3 / a where it is right, b - ln 3 / a where it is wrong."""
     n = bank.n_items
@@ -171,6 +173,7 @@ def test_at_a_bound_the_se_is_infinite_and_the_interval_half_open(slope, upper):
     assert closed[0] == pytest.approx(half_open_end(bank, row, upper), abs=12 / 240 + 1e-9)
 
 
+@pytest.mark.slow_cases("map")
 @pytest.mark.parametrize("method", ["ml", "wle", "map"])
 def test_all_estimates_within_the_bounds_are_as_before(method):
     bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 12))
@@ -214,7 +217,7 @@ def items_of(name, n=4):
     return replace(model, **fields)
 
 
-@pytest.mark.slow_cases("2pl|4pl")
+@pytest.mark.slow_cases("2pl|4pl", "gpcm|3pl")
 @pytest.mark.parametrize("name", [*MODEL_NAMES, "2pl+graded"])
 def test_slopes_do_not_cancel(name):
     """The likeliest outcome's slope keeps its sign and its size where 1 - P is below rounding."""
@@ -263,6 +266,7 @@ def test_steeper_than_any_grid():
     assert sum_score_table(bank).theta[1] == pytest.approx(found.theta[0], abs=1e-9)
 
 
+@pytest.mark.slow_cases("(231|1000000)-.*")
 @pytest.mark.parametrize("has_missing", [False, True])
 @pytest.mark.parametrize("cells", [40, 33 * 7, 33 * 12, 10**6])  # 1, 7, 12 and all 24 items
 def test_curves_of_parts_of_the_items_add_up(has_missing, cells, monkeypatch):
@@ -281,6 +285,7 @@ def test_curves_of_parts_of_the_items_add_up(has_missing, cells, monkeypatch):
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_adaptive_estimates_follow_the_exact_slope():
     """The likelihood is level to rounding from -1 on; its slope is up to the end."""
     bank = ItemBank.from_parameters(a=25.0, b=[-3.0, -3.0, 30.0])

@@ -186,6 +186,7 @@ def test_sum_score_with_gaps(bank, X):
         assert ability.upper[row] == pytest.approx(table.upper[points], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_sum_score_of_a_long_test_does_not_underflow():
     bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 400))  # down to e^-2400
     table = sum_score_table(bank)
@@ -203,6 +204,7 @@ def test_rasch_sum_scores_are_sufficient():
     np.testing.assert_allclose(by_pattern.se, by_sum.se, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_plausible_values(bank, X):
     """Means, spreads and ranks of the draws are the posterior's."""
     few = responses(bank, X[[0, 1, 1000]])

@@ -26,7 +26,7 @@ def close(ours, theirs):
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.slow_cases(".*lsat6-(rasch|1pl|2pl)")
+@pytest.mark.slow_cases(".*lsat6-(rasch|1pl|2pl)", "(eap|map)-lsat7-(rasch|1pl)")
 @lsat
 @pytest.mark.parametrize("method", ["eap", "map"])
 def test_posterior_estimates(case, method):
@@ -37,7 +37,7 @@ def test_posterior_estimates(case, method):
     np.testing.assert_allclose(ability.se, se, rtol=0.02)
 
 
-@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)", "lsat7-1pl")
 @lsat
 def test_maximum_likelihood(case, oracle):
     bank, patterns, theirs = case
@@ -59,7 +59,7 @@ def test_maximum_likelihood(case, oracle):
     assert local in ([], ["10000"])
 
 
-@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)", "lsat7-1pl")
 @lsat
 def test_warm(case, model):
     bank, patterns, theirs = case

@@ -201,6 +201,7 @@ def test_what_is_known_lowers_the_error_and_intervals_hold(bank, expect, low, hi
     assert np.mean(covered[expect]) > 0.92
 
 
+@pytest.mark.slow
 def test_similar_subjects_have_no_suspicion_and_intervals_hold(bank, calibration):
     theta = np.random.default_rng(8).normal(-0.5, 0.6, 60)
     errors, covered = {None: [], "similar": []}, []
@@ -290,6 +291,7 @@ def test_the_rules_of_a_session_keep_it(bank, calibration):
     assert scores[0] != scores[1]
 
 
+@pytest.mark.slow
 def test_leaderboards_compare_what_select_would_take(bank):
     responses = bank.simulate(np.linspace(-1.5, 2, 60), seed=9)
     board = leaderboard.evaluate(

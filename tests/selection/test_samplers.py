@@ -50,10 +50,13 @@ def draws(strategy, options):
     return counts, said
 
 
-@pytest.mark.slow_cases(  # one strategy has every case, and every strategy the joint one
+@pytest.mark.slow_cases(
     "random-(allowed|quotas|costs)",
     "stratified(-group)?-(plain|allowed|(exact )?quotas|costs)",
     "(robust|neyman)-(allowed|(exact )?quotas|costs)",
+    "(random|stratified|robust).*-costs and quotas",
+    "neyman-plain",
+    "stratified-both-costs",
 )
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(

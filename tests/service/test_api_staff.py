@@ -83,6 +83,7 @@ def take(service, test, pattern="1101110", text=None):
     return started.attempt
 
 
+@pytest.mark.slow
 def test_publishing_from_uploads(admin, service):
     data = bank().to_bytes()
     binary = {"Content-Type": "application/octet-stream"}
@@ -445,6 +446,7 @@ def test_no_responses_to_export(staff, published):
     staff("auditor")("GET", f"tests/{published}/responses.npz", status=409)
 
 
+@pytest.mark.slow
 def test_exposure_and_drift(staff, service, monkeypatch):
     from irtcat.service.attempts import results
 
@@ -479,6 +481,7 @@ def test_exposure_and_drift(staff, service, monkeypatch):
     assert not results.item_statistics(service, test).set_index("item")["drift"]["q11"]
 
 
+@pytest.mark.slow
 def test_exposure_over_its_target(staff, service):
     config = {"max_items": 3, "exposure": {"name": "randomesque", "k": 3}}
     document = {"sections": [{"kind": "adaptive", "config": config}]}
@@ -516,6 +519,7 @@ def essays(service):
     return name
 
 
+@pytest.mark.slow
 def test_ratings(staff, service, essays):
     one, two, three = staff("scorer"), staff("scorer"), staff("scorer")
     agreed = take(service, essays, text="Because <b>it</b> is so")

@@ -205,6 +205,7 @@ def test_learner_takes_the_test_and_the_grade_goes_back(person, service, publish
     assert "user-1" not in audit_entries(service, verified=True).to_json()
 
 
+@pytest.mark.slow
 def test_a_second_launch_continues_the_attempt(browser, service, published):
     first, second = browser(), browser()
     first.start(first.launch(published))
@@ -226,6 +227,7 @@ def test_a_second_launch_continues_the_attempt(browser, service, published):
     assert len(people.people_table(service)) == 2
 
 
+@pytest.mark.slow
 def test_two_launches_in_one_browser(person, service, published):
     """An answer in the first tab is recorded in its attempt, not in that of the second launch."""
     place = person.start(person.launch(published)).headers["location"]
@@ -240,6 +242,7 @@ def test_two_launches_in_one_browser(person, service, published):
     assert {name for name in after if after[name] > before[name]} == {first}
 
 
+@pytest.mark.slow
 def test_a_finished_attempt_shows_its_result_again(browser, service, published):
     person = browser()
     person.start(person.launch(published))
@@ -306,6 +309,7 @@ def test_links_without_a_test(person):
         assert person.launch(test).status_code == 403, test
 
 
+@pytest.mark.slow
 def test_a_platform_may_be_limited_to_some_tests(person, service, published, platform):
     other = publish(service, title="Another test")
     registered.change_platform(service, platform.id, actor="test", tests=[other])
@@ -454,6 +458,7 @@ def test_the_platform_changes_its_key(person, published, lms, clock):
     assert lms.requests.count("GET /keys") == 2
 
 
+@pytest.mark.slow
 def test_the_platform_is_away(person, published, lms):
     lms.published = []
     response = person.launch(published)
@@ -569,6 +574,7 @@ def finished(service, person, published, **changes):
     return take(service, person)[0]
 
 
+@pytest.mark.slow
 def test_a_platform_that_fails_is_asked_again(person, service, published, lms, app, clock):
     finished(service, person, published)
     lms.answers = [500, 503, 429]
@@ -588,6 +594,7 @@ def test_a_platform_that_fails_is_asked_again(person, service, published, lms, a
     assert len(lms.scores) == 1
 
 
+@pytest.mark.slow
 def test_a_grade_fails_in_the_end_and_can_be_sent_again(
     person, service, published, lms, app, clock, platform
 ):
@@ -612,6 +619,7 @@ def test_a_refused_grade_is_not_repeated(person, service, published, lms, app):
     assert state_of_grade(service) == "failed"
 
 
+@pytest.mark.slow
 def test_an_access_token_that_ended_is_replaced(person, service, published, lms, app, clock):
     finished(service, person, published)
     send_due(app.state.lti)
@@ -638,6 +646,7 @@ def test_two_processes_send_a_grade_once(person, service, published, lms, app):
     assert len(lms.scores) == 1
 
 
+@pytest.mark.slow
 def test_a_change_while_a_grade_is_sent_is_sent_as_well(person, service, published, lms, clock):
     attempt = finished(service, person, published)
 
@@ -658,6 +667,7 @@ def test_a_change_while_a_grade_is_sent_is_sent_as_well(person, service, publish
     assert second["timestamp"] > first["timestamp"]
 
 
+@pytest.mark.slow
 def test_the_grade_of_an_attempt_out_of_time_is_sent(person, service, published, lms, app, clock):
     person.start(person.launch(published))
     clock.move(3600)
@@ -708,6 +718,7 @@ def test_an_erased_person_is_not_sent(person, service, published, lms, app):
     assert not [request for request in lms.requests if "scores" in request]
 
 
+@pytest.mark.slow
 def test_courses_that_take_no_grades(person, service, published, app):
     claims = [
         None,
@@ -725,6 +736,7 @@ def test_courses_that_take_no_grades(person, service, published, app):
     assert "accepts no grades" in page.text
 
 
+@pytest.mark.slow
 def test_a_gradebook_that_is_set_up_later_gets_the_grade(person, service, published, lms, app):
     page = person.launch(published, **{GRADES: None})
     person.start(page)

@@ -257,6 +257,7 @@ def test_faults_of_the_files_leave_no_database(tmp_path):
     assert not store.exists()
 
 
+@pytest.mark.slow
 def test_a_new_test_is_valid_and_can_be_taken(monkeypatch):
     assert "README.md" in run_ok("service", "new", "my-test")
     assert run("service", "new", "my-test").exit_code == 1  # there are files in it

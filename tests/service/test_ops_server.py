@@ -126,6 +126,7 @@ def test_requests_over_a_limit_are_refused_with_the_time_to_wait():
     assert statuses(client, "POST", "/t/ticket-number-one", 2) == [200, 429]
 
 
+@pytest.mark.slow
 def test_wrong_tickets_of_an_address_are_limited_and_nothing_else_is():
     app = limited(lambda: 0.0)
     client = TestClient(app)
@@ -141,6 +142,7 @@ def test_wrong_tickets_of_an_address_are_limited_and_nothing_else_is():
     assert statuses(other, "GET", "/t/bad", 1) == [404]
 
 
+@pytest.mark.slow
 def test_random_cookies_do_not_pass_the_limits_of_guesses():
     client = TestClient(limited(lambda: 0.0))
     for path, code in (("/t/bad", 404), ("/credential/wrong", 401)):

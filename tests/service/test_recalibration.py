@@ -140,6 +140,7 @@ def example_responses(service, monkeypatch):
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [["m16"], ["m01", "m16"], ["m01", "m02"]])
 def test_the_item_of_three_categories_of_the_example_is_recalibrated(
     service, example_responses, chosen

@@ -506,6 +506,7 @@ config = { max_items = 3 }
 """
 
 
+@pytest.mark.slow
 def test_publish_from_files(app, service, tmp_path):
     analyst = Browser(app, "psychometrician")
     names = [f"u{i}" for i in range(6)]
@@ -608,6 +609,7 @@ def test_two_people_score_and_a_third_decides(app, service):
     third.get(f"{page}?item={ESSAY}", 404)
 
 
+@pytest.mark.slow
 def test_half_points_on_the_pages(app, service):
     names = [f"q{i}" for i in range(12)]
     half = ItemBank.from_thresholds(1.0, [[-0.5, 0.5]], "gpcm", item_ids=[ESSAY])
@@ -649,6 +651,7 @@ def test_half_points_on_the_pages(app, service):
     assert "in steps of" in item
 
 
+@pytest.mark.slow
 def test_recalibration_pages(app, service, published, clock):
     analyst = Browser(app, "psychometrician")
     page = f"/staff/tests/{published}/recalibration"
@@ -732,6 +735,7 @@ def test_accounts(app, service, admin):
     assert refused.xpath("//main//a/@href") == ["/staff/tickets"]
 
 
+@pytest.mark.slow_cases("(?s)(/staff/board|/staff/tickets)-.*")
 @pytest.mark.parametrize(
     "text", ["<script>alert(1)</script>", "' OR 1=1 --", "{{ 7 * 7 }}", "\u202eabc", "a" * 3000]
 )

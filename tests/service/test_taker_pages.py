@@ -174,6 +174,7 @@ def answers_of(site):
     return attempt_of(site.service, name).progress.answers
 
 
+@pytest.mark.slow
 def test_a_whole_test_without_javascript(site, browser, clock):
     ticket = site.ticket()
     browser.get("/")
@@ -326,6 +327,7 @@ def test_a_changed_answer_counts(browser, site):
     assert answers_of(site)["secret-text"].response == "17"
 
 
+@pytest.mark.slow_cases("(1|2)-.*")
 @pytest.mark.parametrize(
     ("place", "values", "advice"),
     [

@@ -285,6 +285,7 @@ def test_thinning_leaves_as_many_checkpoints_as_are_effective():
         of_logits(logits[:12]).thin()
 
 
+@pytest.mark.slow
 def test_widened_standard_errors():
     rng = np.random.default_rng(4)
     logits, runs = simulated(0.5, 12, 8, 3, rng)

@@ -101,6 +101,7 @@ def test_a_hard_item_is_not_suspect():
     assert abs(found.loc["i39", "share"] - found.loc["i40", "share"]) < 0.12
 
 
+@pytest.mark.slow
 def test_coin_flips():
     found = []
     for seed in range(4):
@@ -253,6 +254,7 @@ def test_few_subjects_by_hand():
     assert found.wrong_key[2] == pytest.approx(np.log(wrong), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_few_subjects_with_gaps_and_constant_answers():
     X, _, _ = tutorial(3, 12, 40)
     X[4], X[5] = 1, 0
@@ -283,6 +285,7 @@ def test_degenerate_items():
     assert np.isnan(table.loc["i3", "share"])
 
 
+@pytest.mark.slow
 def test_a_bank_with_asymptotes_and_misfit():
     bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 10), d=[0.4] + [1.0] * 9)
     responses = bank.simulate(np.linspace(-2, 2, 150))

@@ -217,6 +217,7 @@ def test_the_summary_is_one_page(report):
         assert word in text
 
 
+@pytest.mark.slow
 def test_the_seed_decides(report):
     again, other = (publish_report(BOTH, BANK, 600, seed=seed).to_json() for seed in (1, 2))
     assert again == report.to_json()
@@ -231,6 +232,7 @@ def test_a_fixed_test_without_cuts():
     assert PublishingReport.from_json(report.to_json()).summary() == report.summary()
 
 
+@pytest.mark.slow
 def test_two_adaptive_sections_with_pools_of_their_own():
     config = {"max_items": 6, "exposure": {"name": "randomesque", "k": 4}}
     first, second = (
@@ -254,6 +256,7 @@ def test_pretest_items_are_not_scored():
     assert items[[f"i{k}" for k in range(101, 121)]].sum() == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_sections_have_independent_answers():
     """Equal pools in two sections: with equal answers the intervals would be too narrow."""
     b = np.tile(np.linspace(-2, 2, 20), 2)
@@ -296,6 +299,7 @@ def test_items_with_several_categories():
     assert publish_report(definition, rated, 200).figures == report.figures
 
 
+@pytest.mark.slow
 def test_sympson_hetter_is_calibrated():
     config = {"max_items": 5, "exposure": {"name": "sympson-hetter", "rate": 0.3}}
     definition = test_of(Instructions(text="Hello"), Adaptive(config=config))
@@ -311,6 +315,7 @@ def test_a_short_fixed_section_is_flagged():
     assert any("rough for so few" in flag for flag in report.flags)
 
 
+@pytest.mark.slow
 def test_sessions_that_end_too_early_are_flagged():
     section = Adaptive(config={"stopping": "se<0.05 or n>=6"})
     report = publish_report(test_of(section), BANK, 50)

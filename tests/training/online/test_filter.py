@@ -46,6 +46,7 @@ def test_moments_of_a_tilted_normal(mean, var, right, trials):
     assert np.sqrt(result.var[0]) == pytest.approx(sd, rel=0.005)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     mean=st.floats(-6, 6),
@@ -200,6 +201,7 @@ def particle_filter(data, n_items, drift, residual_sd, n_particles, seed):
     return theta.mean(), theta.std(), mean, np.sqrt(square.mean(axis=0) - mean**2)
 
 
+@pytest.mark.slow_cases("6")
 @pytest.mark.parametrize("seed", [5, 6])
 def test_against_a_particle_filter(seed):
     """20 steps of 12 from 24 prompts: p within .05, and a third of its SD on average.
