@@ -135,6 +135,7 @@ def test_products_are_in_float32_away_from_the_cpu(monkeypatch):
         assert product_precisions(lambda x: x @ x, a) == [(jax.lax.Precision.HIGHEST,) * 2]
 
 
+@pytest.mark.slow
 def test_blocks_for_gpus_give_the_same_results(monkeypatch):
     """Larger blocks change nothing but rounding."""
     rng = np.random.default_rng(0)

@@ -184,6 +184,7 @@ def test_words():
     assert read_part("restricted:rate=0.2")["rate"] == 0.2
 
 
+@pytest.mark.slow
 def test_several_abilities(call, tmp_path):
     """Served by both commands; rules for one ability are refused in one sentence, no file made."""
     slopes = [[1.5, 0.0], [0.0, 1.5], [1.0, 1.0], [1.2, 0.3], [0.3, 1.2], [0.8, 0.8]]

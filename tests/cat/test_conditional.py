@@ -18,6 +18,7 @@ def report():
     return simulate(BANK, np.repeat(GRID, 400), Config(max_items=12, method="wle"), seed=1)
 
 
+@pytest.mark.slow
 def test_rows_of_a_grid_are_the_moments_of_its_sessions(report):
     table = conditional_errors(report)
     assert table.theta.tolist() == GRID.tolist()

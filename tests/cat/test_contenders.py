@@ -41,6 +41,7 @@ def test_peaks():
     assert (turns <= 1).all()
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_best_is_among_them(dtype):
     """Against the information of all items, in 2,000 sessions at random points."""

@@ -45,7 +45,7 @@ def test_the_greatest_information_for_its_cost(batch):
             session.answer(item, int(NEW.to_numpy()[0, BANK.item_ids.tolist().index(item)]))
 
 
-@pytest.mark.slow_cases("rules[01]")
+@pytest.mark.slow_cases("rules[01]", "rules3")
 @pytest.mark.parametrize(
     "rules",
     [{}, {"criterion": "random"}, {"batch": 3}, {"criterion": "score-optimal", "sampled": 0.5}],
@@ -60,6 +60,7 @@ def test_no_session_costs_more_than_its_budget(rules):
         assert COSTS[left].min() > 6.0 - total[row]
 
 
+@pytest.mark.slow
 def test_plans_within_a_budget():
     """The fixed subset, and sessions that choose by the answers, cost at most the budget."""
     old = BANK.simulate(RNG.normal(size=150), seed=4)

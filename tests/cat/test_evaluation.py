@@ -28,6 +28,7 @@ def test_places_of_draws():
             assert np.diff(places).max() <= np.ceil(1 / share)
 
 
+@pytest.mark.slow
 def test_chances_are_neymans():
     """In proportion to the expected SD of the answer, with a floor; drawn items follow them."""
     config = Config(max_items=1, sampled=1.0)
@@ -65,6 +66,7 @@ def test_only_sampled_places_are_drawn():
     assert (replay(BANK, NEW, config, seed=1).items == report.items).all()
 
 
+@pytest.mark.slow
 def test_drawing_keeps_to_the_other_rules():
     bank = ItemBank.from_parameters(BANK.to_frame()["a"].to_numpy(), BANK.to_frame()["b"])
     bank.items["topic"] = np.where(np.arange(60) < 30, "x", "y")

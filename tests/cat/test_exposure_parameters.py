@@ -33,6 +33,7 @@ def parameters():
     return calibrate_exposure(BANK, RNG.normal(size=4000), CONFIG, rounds=20)
 
 
+@pytest.mark.slow
 def test_the_rate_is_kept_by_other_subjects(parameters):
     """By 2,000 that the calibration has not seen; and is the most without the rule."""
     theta = np.random.default_rng(5).normal(size=2000)
@@ -155,6 +156,7 @@ def test_steps_that_no_exposure_rule_lets_through_are_flagged():
     )
 
 
+@pytest.mark.slow
 def test_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     BANK.items["topic"] = np.array(["x", "y", "z"])[np.arange(60) % 3]

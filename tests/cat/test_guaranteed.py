@@ -93,6 +93,7 @@ def test_report_session_and_status_agree(tmp_path):
     assert str(shown) == str(session.full_score(level=0.9))
 
 
+@pytest.mark.slow
 def test_a_resumed_session_equals_an_uninterrupted_one():
     config = Config.guaranteed(30, half_width=0.02)
     whole = finished(config, seed=7)

@@ -82,6 +82,7 @@ def as_scored(bank, answers):
     return np.asarray(score(bank, replace(data, values=values), "map").theta)[0]
 
 
+@pytest.mark.slow_cases("d-optimal|t-optimal")
 @pytest.mark.parametrize("criterion", ["d-optimal", "t-optimal", "a-optimal"])
 def test_belief_and_values(criterion):
     answers = {"i2": 1, "i5": 0, "i9": 1, "i20": 1}
@@ -103,7 +104,7 @@ def test_belief_and_values(criterion):
     assert session.asked == best[:1]
 
 
-@pytest.mark.slow_cases("a-optimal")
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["d-optimal", "a-optimal"])
 def test_graded_items_of_two_abilities_by_hand(criterion):
     slopes = np.random.default_rng(1).uniform(0, 2, (N, 2))
@@ -139,7 +140,9 @@ def test_graded_items_of_two_abilities_by_hand(criterion):
     )
 
 
-@pytest.mark.slow_cases("(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm|graded)-2", "nominal-2")
+@pytest.mark.slow_cases(
+    "(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm|graded)-2", "nominal-2", "4pl-5"
+)
 @pytest.mark.parametrize("dims", [2, 5])
 @pytest.mark.parametrize("key", [*CATEGORICAL, "2pl+graded"])
 def test_every_item_model(key, dims):
@@ -169,6 +172,7 @@ def bifactor(n_specific, per_factor=5):
     return ItemBank.from_slopes(slopes, draw.normal(size=n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("general", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bifactor_and_two_tier_banks(general, tmp_path):
     """Beliefs of many abilities: simulated, live, in a store, and as JSON."""
@@ -206,7 +210,7 @@ def test_bifactor_and_two_tier_banks(general, tmp_path):
     assert (replay(bank, data, config).n_items <= 8).all()
 
 
-@pytest.mark.slow_cases("mpwi")
+@pytest.mark.slow_cases("mpwi", "mepv|mutual-information")
 @pytest.mark.parametrize("criterion", ["mpwi", "mepv", "mutual-information", "score-optimal"])
 def test_rules_that_integrate_have_nodes_of_each_subject(criterion):
     """With independent abilities of which items measure three, four are as three on a grid."""
@@ -247,6 +251,7 @@ def test_simulated():
     assert rmse == pytest.approx(np.sqrt((chosen.se**2).mean(axis=0)), rel=0.15)
 
 
+@pytest.mark.slow
 def test_skipped_items_are_left_out_of_the_mode():
     for bank in (BANK, ItemBank.from_parameters(b=np.linspace(-1, 1, 9), c=0.1)):
         several = bank.model.dims > 1

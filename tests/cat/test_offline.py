@@ -94,6 +94,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow_cases("mixed|content")
 @needs_node
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_in_javascript_gives_the_tests_of_a_session(name):
@@ -145,6 +146,7 @@ def test_all_rules_that_a_page_lacks_are_named_with_what_to_do():
         offline_test(BINARY, post="http://example.org/results")
 
 
+@pytest.mark.slow
 def test_choices_have_the_responses_of_their_keys():
     bank = mixed().subset(["b0", "g1", "p0"])
     table = pd.DataFrame(

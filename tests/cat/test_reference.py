@@ -42,6 +42,7 @@ def compiled_estimates(configs):
     return all_of_them
 
 
+@pytest.mark.slow_cases("unif|Jeffreys")
 @pytest.mark.parametrize("prior", ["norm", "unif", "Jeffreys"])
 def test_theta_and_its_error(reference, bank30, prior):
     patterns = reference("catr_theta").values()
@@ -88,6 +89,7 @@ def compiled_values(config, names):
     return all_of_them
 
 
+@pytest.mark.slow
 def test_every_value_of_every_item(reference, bank30):
     """132 selections: 11 criteria in 12 states."""
     config = ref.catr_config(criterion="thopt", method="map")
@@ -190,7 +192,7 @@ def polytomous_bank(key, rows):
     }[key]()
 
 
-@pytest.mark.slow_cases("GPCM", "PCM", "RSM", "NRM", "MGRM")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["GRM", "GPCM", "PCM", "RSM", "NRM", "MGRM"])
 def test_several_categories(reference, key):
     case = reference("catr_polytomous")[key]

@@ -405,7 +405,12 @@ CASES = [
 
 
 # Sessions of the others run in tests of their own.
-@pytest.mark.slow_cases("length-(none|criterion|shadow|penalties|testlets)", "length|se|sprt")
+@pytest.mark.slow_cases(
+    "length-(none|criterion|shadow|penalties|testlets)",
+    "length|se|sprt",
+    "length-(restricted|eligibility|random|spread|bounds)",
+    "information|glr|ci",
+)
 @pytest.mark.parametrize("rule", CASES, ids=lambda c: "-".join(map(str, list(c.values())[2:4])))
 def test_every_rule_runs_a_session(bank30, reference, rule):
     """Every row of every table: items differ, and the session ends."""

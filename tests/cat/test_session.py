@@ -302,6 +302,7 @@ def test_drivers(tmp_path):
         assert len(calls) == 7  # one item was asked again: it had no answer
 
 
+@pytest.mark.slow
 def test_classes_are_told():
     config = Config(stopping=part("sprt", cuts=(-0.5, 0.5), delta=0.3), max_items=20)
     session = run(BANK, config, lambda item: 1)
@@ -449,6 +450,7 @@ for number in range(1000):
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up(tmp_path):
     """A file that may not grow: one sentence, and everything acknowledged is there afterwards."""
     path, bank = tmp_path / "s.db", BANK.save(tmp_path / "bank.npz")

@@ -77,7 +77,7 @@ def sealed(document, key=None):
     return {**document, "digest": document_digest(document, key)}
 
 
-@pytest.mark.slow_cases("single")
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, PAIRS], ids=["single", "batches"])
 def test_no_value_of_a_document_can_be_changed(config):
     document = half_done(config).to_json()

@@ -99,6 +99,7 @@ def test_a_change_that_is_worse_fails(action, logs, tmp_path):
     assert (tmp_path / "pip.log").read_text() == "-m pip install --quiet irtcat\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_a_rerun_passes(action, logs, tmp_path):
     code, outputs, page = run_action(

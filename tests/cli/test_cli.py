@@ -479,6 +479,7 @@ def test_leaderboard_of_everything_with_gaps_and_bootstrap():
     assert os.path.getsize("f.svg") > 1000
 
 
+@pytest.mark.slow
 def test_leaderboard_runs_three_of_each_and_recommends():
     line = ("leaderboard", LSAT7, "--n-items", "2,4", "--seeds", 2, "--error", 12)
     document = run_json(*line)

@@ -82,6 +82,7 @@ def test_the_next_command_has_the_names_and_options_given():
     assert next_command(told) == ["predict", "long file.csv", "few.csv", "NEW", *columns]
 
 
+@pytest.mark.slow
 def test_facets_of_a_long_table_have_severities():
     rng = np.random.default_rng(0)
     rows = [

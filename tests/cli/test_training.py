@@ -99,6 +99,7 @@ def test_filter_refuses(arguments, code, words):
     assert words in result.stderr
 
 
+@pytest.mark.slow
 def test_audit_reports_its_check():
     rng = np.random.default_rng(1)
     bank = ItemBank.from_parameters(b=rng.normal(size=50))

@@ -51,6 +51,7 @@ def test_information_and_correlations(cohort):
     assert np.isnan(table["item_rest"].iloc[9])
 
 
+@pytest.mark.slow
 def test_a_better_cohort_and_refusals(cohort):
     bank, _ = cohort
     better = bank.simulate(np.full(300, 4.5), seed=1)

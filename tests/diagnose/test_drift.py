@@ -99,6 +99,7 @@ def test_the_item_test_is_the_score_test_of_a_logistic_regression():
     assert z > 2.5
 
 
+@pytest.mark.slow
 def test_graded_responses_and_missing_ones():
     bank = ItemBank.from_parameters(b=np.linspace(-1.5, 1.5, 30))
     years = np.repeat(np.arange(2020, 2025), 40)
@@ -171,6 +172,7 @@ def test_refused(arguments, words):
         find_drift(**({"bank": bank, "responses": responses, "dates": "date"} | arguments))
 
 
+@pytest.mark.slow
 def test_on_the_command_line_and_in_the_report(tmp_path):
     responses = simulated(2, leaked=[3], contaminated=[10])
     responses.to_frame().to_csv(tmp_path / "answers.csv")

@@ -17,8 +17,12 @@ RIGHT_WRONG = ItemBank.from_parameters(
 )
 
 
-@pytest.mark.slow_cases(  # what is left has every pair of the three
-    "False-bank0-(map|wle)", "False-bank1-eap", "True-bank0-eap", "True-bank1-(map|wle)"
+@pytest.mark.slow_cases(
+    "False-bank0-(map|wle)",
+    "False-bank1-eap",
+    "True-bank0-eap",
+    "True-bank1-(map|wle)",
+    "False-bank1-(map|wle)",
 )
 @pytest.mark.parametrize("method", ["eap", "map", "wle"])
 @pytest.mark.parametrize("bank", [RIGHT_WRONG, GRADED])

@@ -189,6 +189,7 @@ def test_comparisons_count_the_judgements_of_an_item_as_one_cluster():
     )
 
 
+@pytest.mark.slow
 def test_judges_that_prefer_a_model_do_not_give_a_verdict():
     """Equal models, and judges who each favour one: other judges would have judged otherwise."""
     rng = np.random.default_rng(5)
@@ -241,6 +242,7 @@ def votes_of(rng, shape, leniency=0.0):
     return (rng.random(shape) < quality).astype(float)
 
 
+@pytest.mark.slow
 def test_noise_of_majorities_is_that_of_other_panels():
     """Panels of three, drawn from many judges of the same answers."""
     rng = np.random.default_rng(7)

@@ -105,6 +105,7 @@ def test_the_parameters_of_an_item_are_subtracted_once_over_the_groups(fitted):
     np.testing.assert_allclose(table.loc[label, "s_x2"], one["s_x2"], rtol=1e-10)
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_abilities_are_under_the_population_of_the_group(fitted):
     f, r, groups, case = fitted
     found = score(f.bank, r, groups=groups)

@@ -25,6 +25,7 @@ def test_mirts_numbers(lsat, data, model):
     assert found == pytest.approx(numbers["empirical_reliability"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_reliability_is_the_squared_correlation_with_the_truth():
     rng = np.random.default_rng(0)
     bank = ItemBank.from_parameters(

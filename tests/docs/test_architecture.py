@@ -15,6 +15,7 @@ def test_the_page_is_that_of_the_source():
     assert text == filled(text), "run: python docs/tools/architecture.py"
 
 
+@pytest.mark.slow
 def test_a_page_without_the_places_is_refused():
     with pytest.raises(ValueError, match="no place for picture"):
         filled("# Architecture\n")

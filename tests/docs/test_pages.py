@@ -64,6 +64,7 @@ def registries(monkeypatch):
 @pytest.mark.slow_cases(
     "guides/(cells|compare|devices|equating|large-data|multistage|online-prompts|py-irt|response-times|stronger-models|tao).md",
     "tutorials/.*",
+    "index.md",
 )
 @pytest.mark.parametrize(
     "path",

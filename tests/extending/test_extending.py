@@ -151,6 +151,7 @@ def ogive(rows):
     return ItemBank(MODELS["normal-ogive"](slope, intercept[::-1]), [f"i{j}" for j in range(10)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_laws_of_an_item_model(ogive, dtype):
     far = np.array([-40.0, -8.0, -1.0, 0.0, 2.5, 9.0, 40.0])
@@ -214,6 +215,7 @@ def test_an_item_model(ogive, tmp_path):
     assert report.n_items.max() == 4
 
 
+@pytest.mark.slow
 def test_an_item_model_of_two_abilities(ogive):
     rng = np.random.default_rng(3)
     slope = np.zeros((12, 2))

@@ -43,6 +43,7 @@ def test_it_is_near_the_maximum_of_the_full_likelihood():
     assert np.sqrt(np.mean((next(both) - next(both)) ** 2)) < 0.03
 
 
+@pytest.mark.slow
 def test_the_structure_is_chosen_by_left_out_subjects():
     loadings = [0.9, 0.8, 0.6, 0.7, 0.5]
     r, labels, _ = simulated(1, loadings, n=1200)

@@ -100,6 +100,7 @@ CASES = [(key, w) for w in HARD for key in (ONE_ABILITY if w in EVERYWHERE else 
     "2pl-(constant items|all right.*|duplicates|reversed item|pure noise|empty column)",
     "graded-(?!constant items).*",
     "graded-constant items",
+    "2pl-nothing but right",
 )
 @pytest.mark.parametrize(("key", "what"), CASES)
 def test_hard_data(key, what):

@@ -374,6 +374,7 @@ def test_what_cannot_be_is_refused_by_name(model, arguments, words):
         )
 
 
+@pytest.mark.slow
 def test_a_histogram_with_empty_nodes_divides_by_nothing():
     """Extrapolated probabilities may underflow to 0, where there are no subjects either."""
     theta = np.random.default_rng(0).exponential(size=200) - 1

@@ -338,6 +338,7 @@ def test_score_takes_a_prior_for_each_subject():
     assert score(bank, r, prior=(0, 1)).theta.tolist() == pytest.approx(score(bank, r).theta)
 
 
+@pytest.mark.slow
 def test_predict_takes_a_prior():
     """A model that has answered nothing is predicted from its features alone."""
     r, subjects, _, _, _ = simulated(6, n=500)
@@ -420,6 +421,7 @@ def test_a_leaderboard_measures_what_features_are_worth():
         evaluate(r, ["random"], [4], subject_features=subjects, expect="stronger")
 
 
+@pytest.mark.slow
 def test_the_prior_of_a_session_counts_in_its_full_score():
     r, _, _, _, d = simulated(6, n=200)
     bank = ItemBank.from_parameters(b=-d, item_ids=r.item_ids)

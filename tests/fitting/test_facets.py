@@ -204,6 +204,7 @@ def rated():
     return data, fit(r, "rsm", EM(tolerance=1e-6), facets=["judge"])
 
 
+@pytest.mark.slow
 def test_ratings_are_the_maximum_of_the_written_out_likelihood(rated):
     """Linacre (1989): log P(k) / P(k - 1) = theta - b - c - tau_k."""
     data, f = rated

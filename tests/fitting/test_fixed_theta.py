@@ -59,7 +59,7 @@ def regression(theta, x, model, penalise=True):
     return loss
 
 
-@pytest.mark.slow_cases("True-3pl", "False-2pl")
+@pytest.mark.slow_cases("True-3pl", "False-2pl", "True-2pl")
 @pytest.mark.parametrize("model", ["2pl", "3pl"])
 @pytest.mark.parametrize("rounded", [False, True])
 def test_each_item_is_a_plain_regression(model, rounded):
@@ -152,7 +152,7 @@ def test_graded_items_in_float32_as_well():
     assert marginal.log_likelihood < found.log_likelihood
 
 
-@pytest.mark.slow_cases("feasibility", "beta", "rsm")
+@pytest.mark.slow_cases("feasibility", "beta", "rsm", "binomial")
 @pytest.mark.parametrize("model", ["feasibility", "nominal", "rsm", "binomial", "beta"])
 def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
     theta, _ = draw(mean=0.3, sd=1.2)

@@ -50,7 +50,7 @@ def exact(key):
     return fit(data(key), key, weak_priors=False, **EXACT)
 
 
-@pytest.mark.slow_cases("gpcm", "rsm", "feasibility")
+@pytest.mark.slow_cases("gpcm", "rsm", "feasibility", "pcm|nominal")
 @pytest.mark.parametrize("key", KEYS)
 def test_the_objective_never_falls(key):
     result = exact(key)
@@ -108,7 +108,7 @@ def moves(key, table):
                 yield change, 0.0
 
 
-@pytest.mark.slow_cases("gpcm", "rsm")
+@pytest.mark.slow_cases("gpcm", "rsm", "feasibility")
 @pytest.mark.parametrize("key", KEYS)
 def test_brute_force_has_its_top_there(key, oracle):
     """The plain integral agrees, and is flat in every direction at our estimates."""
@@ -164,6 +164,7 @@ def test_rating_scales_take_unused_categories_to_be_there():
     assert "category 3 of its answers never used" in result.bank.to_frame()["flag"].iloc[0]
 
 
+@pytest.mark.slow
 def test_an_item_that_all_answered_in_the_highest_category_has_no_difficulty():
     """None of its thresholds has an estimate, so their mean has none either."""
     X = np.random.default_rng(0).integers(0, 3, (60, 26)).astype(float)

@@ -38,7 +38,7 @@ def directions_of(X):
     return item_directions(np.nan_to_num(X), 1.0 * observed, ones, np.ones(X.shape[1], bool))
 
 
-@pytest.mark.slow_cases("few_items_copied", "six_patterns")
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [opposed, few_items_copied, six_patterns])
 def test_no_other_start_is_higher(data):
     X = Responses.from_array(data())

@@ -221,6 +221,7 @@ def test_a_population_that_is_not_integrated_is_not_called_converged(monkeypatch
 # --- further starts
 
 
+@pytest.mark.slow
 def test_further_starts_find_a_higher_mode():
     """The 3PL has several modes on few subjects; the highest that is met is kept and reported."""
     X = Responses.from_array(right_wrong(4))

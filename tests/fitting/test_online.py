@@ -159,6 +159,7 @@ def test_one_answer_moves_an_item_a_little_and_what_is_known_counts():
     assert (strong.parameters()[at, 1] < new.parameters()[at, 1]).all()
 
 
+@pytest.mark.slow
 def test_after_a_fit_with_features():
     rng = np.random.default_rng(5)
     steps = rng.integers(1, 8, 50)
@@ -206,6 +207,7 @@ def test_refused():
         update_items(bank, responses, prior=(0.0, 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "atol"), [("3pl", 1e-6), ("gpcm", 0.03)])
 def test_a_bank_of_several_models_is_updated_as_that_of_one(key, atol):
     """Known items of two categories under another model with the same curves."""

@@ -37,6 +37,7 @@ CASES = [
     "True-2pl-options[1245]",
     "False-(rasch|3pl|graded|rsm)-.*",
     "False-2pl-options[13]",
+    "False-nominal-options9|True-2pl-options3|False-2pl-options4",
 )
 @pytest.mark.parametrize(("model", "options"), CASES)
 @pytest.mark.parametrize("has_missing", [False, True])

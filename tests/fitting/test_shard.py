@@ -137,6 +137,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path):
     np.testing.assert_allclose(first["theta"] + second["theta"], alone["theta"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_device_is_a_mesh_too(iterations):
     x = (np.random.default_rng(0).random((60, 8)) < 0.6).astype(int)
     r = Responses.from_array(x)

@@ -150,6 +150,7 @@ def test_what_cannot_be_fitted_in_passes_is_refused():
         fit(3, "2pl")
 
 
+@pytest.mark.slow
 def test_the_sandwich_item_by_item_is_that_of_memory(monkeypatch):
     """It was refused where an engine passes over the rows."""
     monkeypatch.setattr("irtcat.fitting.em.covariance.FULL_WORK", 0.0)

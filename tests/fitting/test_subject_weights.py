@@ -145,6 +145,7 @@ def test_a_source_read_in_passes_takes_weights(tmp_path, monkeypatch):
     np.testing.assert_allclose(passes.bank.covariance, memory.bank.covariance, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_weights_are_named_by_column_or_id_and_saved_as_a_note(tmp_path):
     ids = [f"p{i}" for i in range(N)]
     subjects = pd.DataFrame({"weight": W}, index=ids)

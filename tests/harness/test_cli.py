@@ -393,6 +393,7 @@ class Mine(LM):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # those of Inspect
 def test_options_of_inspect_reach_it(files, quiz):
     """A model of the user's, its arguments, those of task and generation, and a solver."""
@@ -601,6 +602,7 @@ def test_failing_persistent_commands_are_named_and_restarted(files, reply, messa
     assert message in result.stderr
 
 
+@pytest.mark.slow
 def test_short_forms_on_the_command_line(files):
     """Made, exported, run and predicted from; the commands say the same as the library."""
     run_ok("short-form", "old.npz", "-k", "12", "--name", "quiz", "--out", "form.json")

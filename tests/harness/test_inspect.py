@@ -103,6 +103,7 @@ def number_of(sample):
     return int(sample.split(":")[1])
 
 
+@pytest.mark.slow
 def test_full_runs_are_what_the_models_answer(calibrated):
     responses, _ = calibrated
     assert responses.shape == (len(ABILITIES), N)

@@ -39,6 +39,7 @@ class Model:
             yield item.id, int(self.row[item.id])
 
 
+@pytest.mark.slow
 def test_it_stops_where_recorded_answers_do(models, tmp_path):
     recorded = compare_sequential(None, None, models, seed=4)
     model = Model(models)

@@ -90,6 +90,7 @@ def calibrated(lm_eval, simulated, quiz, tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_full_runs_are_what_the_models_answer(calibrated):
     responses, _ = calibrated
     assert responses.shape == (len(ABILITIES), N)

@@ -401,6 +401,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     check_sentence(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*cp1252")
 def test_damaged_text_never_leaks_foreign_errors(tmp_path):
     rng = np.random.default_rng(0)

@@ -44,7 +44,7 @@ def test_duckdb_wide(tmp_path, connection):
     assert connection.sql("select 1").fetchall() == [(1,)], "no result is left open"
 
 
-@pytest.mark.slow_cases("small")
+@pytest.mark.slow
 @pytest.mark.usefixtures("bytes_at_once")
 def test_duckdb_long(tmp_path, connection):
     """From rows in any order, which the query orders."""

@@ -30,6 +30,7 @@ def items_of_one_ability_each(model, rng):
     return bank, pattern
 
 
+@pytest.mark.slow_cases("graded-float64-2")
 @pytest.mark.parametrize(
     ("model", "name", "n_groups"), [("2pl", "float32", 1), ("graded", "float64", 2)]
 )

@@ -13,7 +13,7 @@ N, ITEMS = 90, 150
 
 
 # SD 0.08: blocks with nodes of their own; 0.3: on the grid itself.
-@pytest.mark.slow_cases(r"float64-.*-0\.08", r"float32-.*-0\.08")
+@pytest.mark.slow_cases(r"float64-.*-0\.08", r"float32-.*-0\.08", "float64-True-0.3")
 @pytest.mark.parametrize(
     ("dtype", "gaps", "sd"),
     [("float64", g, sd) for g in (False, True) for sd in (0.08, 0.3)] + [("float32", True, 0.08)],

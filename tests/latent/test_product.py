@@ -43,6 +43,7 @@ def dense(bank, x, mean, covariance, step=0.25):
     return log_z, np.exp(log_post - log_z[:, None]), z, theta
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("name", ["float64", "float32"])
 def test_a_line_for_each_ability_is_the_dense_grid(name):
     """The population's mean and SDs differ from 0 and 1; chunks do not divide the rows."""
@@ -94,6 +95,7 @@ def test_the_error_of_a_line_is_bounded_by_the_width_of_the_posterior(ratio):
         assert abs(ratio * sd * density.sum() - 1) <= 1.01 * bound + 1e-12
 
 
+@pytest.mark.slow
 def test_lines_are_used_where_they_resolve_the_population():
     """Strong correlations are narrow along the lines: more nodes, or one grid on the z scale."""
     x = three(n=150, seed=2)[1][:, :6]
@@ -127,6 +129,7 @@ def test_the_choice_of_lines():
     assert n_nodes(product_rule(line_rule(0.5), np.eye(3))) == 25**3
 
 
+@pytest.mark.slow_cases("float32-.*|float64-3")
 @pytest.mark.parametrize("dims", [2, 3, 4])
 @pytest.mark.parametrize("name", ["float64", "float32"])
 def test_factors_of_complete_answers_are_the_products_over_items(name, dims):

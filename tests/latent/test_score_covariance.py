@@ -46,6 +46,7 @@ def test_products_of_matrices_are_the_subjects_own_covariances():
         np.testing.assert_allclose(sums.products(tables) - outer, right, atol=1e-11)
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.parametrize("dims", [2, 3])
 def test_lines_are_the_grid_of_all_abilities(dims):
     """Each answer on the line of one ability, posteriors on the product of the lines."""
@@ -80,6 +81,7 @@ def test_lines_are_the_grid_of_all_abilities(dims):
     np.testing.assert_allclose(np.asarray(ours).reshape(right.shape), right, atol=1e-11)
 
 
+@pytest.mark.slow_cases("2pl")
 @pytest.mark.parametrize("model", ["2pl", "gpcm"])
 def test_complete_responses_have_the_errors_of_the_general_case(model):
     """One response in a further row is missing, which takes the sums of every node instead."""

@@ -76,6 +76,7 @@ def test_features_and_shares():
     assert error < np.abs(trials / 4 - p).mean()
 
 
+@pytest.mark.slow
 def test_evaluation_learns_nothing_from_hidden_answers():
     _, answers = simulated(3, 40, 30)
     hidden = np.random.default_rng(7).random(answers.shape) < 0.3

@@ -138,6 +138,7 @@ def test_errors_of_lengths_are_corrected_and_missing_lengths_are_estimated():
     assert found.flags == ("100 tasks without a length",)
 
 
+@pytest.mark.slow
 def test_a_fit_gives_its_slopes():
     r, _ = simulated(trials=1, n=40)
     fit = irtcat.fit(r, "rasch")

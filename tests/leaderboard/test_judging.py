@@ -133,6 +133,7 @@ def graded(rng, ability, severity, consistency, cuts, judge, n):
     return table.assign(subject=NAMES[table["subject"]])
 
 
+@pytest.mark.slow
 def test_votes_grades_and_gold_in_one_likelihood():
     rng, ability = np.random.default_rng(3), np.array([-1.0, -0.4, 0.1, 0.5, 0.8])
     cuts = np.array([-1.0, 0.2, 1.1])

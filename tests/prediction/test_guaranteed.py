@@ -141,6 +141,7 @@ def test_coverage_of_random_samples():
     assert np.mean(covered) >= 0.8 - 3 * np.sqrt(0.16 / 100)
 
 
+@pytest.mark.slow
 def test_draws_of_sessions_go_with_these_estimators_only():
     report = replay(BANK, NEW, Config.guaranteed(10))
     draws, answers = report.draws(BANK), report.responses(OLD)

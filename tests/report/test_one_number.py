@@ -61,6 +61,7 @@ def command(*arguments):
     return json.loads(found.stdout)
 
 
+@pytest.mark.slow
 def test_with_calibration_responses(bank, calibration, new, run, tmp_path, monkeypatch):
     """Session, sessions replayed, predict, result.json and the commands: predict's default."""
     monkeypatch.chdir(tmp_path)

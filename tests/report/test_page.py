@@ -454,6 +454,7 @@ def test_of_many_sessions_the_last_are_drawn_and_it_is_said(tmp_path):
     assert listed["n"] == 14
 
 
+@pytest.mark.slow
 def test_a_simulation_as_object_and_folder(tmp_path, bank):
     theta = np.random.default_rng(0).normal(size=30)
     found = simulate(bank, theta, Config(max_items=6), seed=0)

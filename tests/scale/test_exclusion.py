@@ -29,6 +29,7 @@ def built(taken):
     )
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_on_record(taken, built, tmp_path):
     assert "i3" not in built.items().index
     row = built.decisions.query("item == 'i3'").iloc[0]

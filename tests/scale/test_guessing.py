@@ -21,7 +21,7 @@ def calibrator(request):
     return Calibrator(Responses.from_array(x))
 
 
-@pytest.mark.slow_cases("gaps-.*", "whole-one has c")
+@pytest.mark.slow
 @pytest.mark.parametrize("with_c", [[], [2]], ids=["none yet", "one has c"])
 def test_statistics_are_those_of_refits(calibrator, with_c):
     kept, guessing = np.ones(8, bool), np.isin(np.arange(8), with_c)

@@ -55,6 +55,7 @@ def found(responses):
     return scale.build(responses, "part", two_factors="skip")
 
 
+@pytest.mark.slow
 def test_planted_faults_are_dropped_and_good_items_kept(found):
     assert list(found.scales) == ["one"]
     own = found["one"]

@@ -89,6 +89,7 @@ def test_idle_and_filling_items_with_gaps(responses):
     assert value == pytest.approx(plain.log_likelihood, abs=1e-4)
 
 
+@pytest.mark.slow_cases("both")
 @pytest.mark.parametrize("which", ["2pl", pytest.param("3pl", marks=pytest.mark.slow), "both"])
 def test_removed_items_beside_any_bank(responses, which):
     """As if calibrated with the bank's items as anchors."""
@@ -105,6 +106,7 @@ def test_removed_items_beside_any_bank(responses, which):
     np.testing.assert_allclose(own[["a"]], plain[["a"]], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guessers", [[], [4, 5], list(range(8))])
 def test_the_final_calibration_is_the_plain_one(guessers):
     """Parameters, errors and all that is recorded, whatever shape it was computed in."""
@@ -132,6 +134,7 @@ def test_the_final_calibration_is_the_plain_one(guessers):
     }
 
 
+@pytest.mark.slow
 def test_order_and_repetition_do_not_matter(responses):
     data = responses.subset(items=[*range(8), 9])
     rng = np.random.default_rng(3)
@@ -145,6 +148,7 @@ def test_order_and_repetition_do_not_matter(responses):
     pd.testing.assert_frame_equal(again["all"].items, first.items)
 
 
+@pytest.mark.slow
 def test_a_part_of_fewer_categories_than_the_table():
     """Right/wrong items beside graded ones, and graded ones without the top category."""
     theta = np.random.default_rng(5).normal(size=500)
@@ -163,6 +167,7 @@ def test_a_part_of_fewer_categories_than_the_table():
     assert found["graded"].bank is not None
 
 
+@pytest.mark.slow
 def test_guessing_statistics_do_not_hang_on_the_tolerance(responses):
     data = responses.subset(items=list(range(5)))
     calibrator, kept = Calibrator(data, 12), np.ones(5, bool)
@@ -174,6 +179,7 @@ def test_guessing_statistics_do_not_hang_on_the_tolerance(responses):
         assert x2 == pytest.approx(max(2 * (value - base), 0), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_which_of_two_copies_goes_does_not_hang_on_the_order():
     rng = np.random.default_rng(5)
     bank = ItemBank.from_parameters(a=np.linspace(1.0, 1.8, 7), b=np.linspace(-1, 1, 7))
@@ -186,6 +192,7 @@ def test_which_of_two_copies_goes_does_not_hang_on_the_order():
         assert found.removed == ["i2"]  # later as text than "copy"
 
 
+@pytest.mark.slow
 def test_points_of_graded_items():
     rng = np.random.default_rng(6)
     theta = rng.normal(size=400)

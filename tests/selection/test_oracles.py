@@ -131,6 +131,7 @@ def test_d_optimal_is_the_brute_force_determinant():
     assert level_of(got) - start >= 0.97 * (level_of(best) - start)
 
 
+@pytest.mark.slow
 def test_d_optimal_of_normal_points_and_of_one_ability():
     from irtcat.selection.precision import _normal
 

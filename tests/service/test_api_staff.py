@@ -372,6 +372,7 @@ def test_lists_come_in_pages(staff, service, published):
         proctor("GET", f"people?{wrong}", status=422)
 
 
+@pytest.mark.slow
 def test_results_and_exports(staff, service, published, clock, tmp_path):
     reader = staff("psychometrician")
     attempts = []

@@ -97,6 +97,7 @@ def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, monk
     assert responses.to_frame().iloc[0][["q0", "e1"]].tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_half_points_are_published_scored_and_exported(tmp_path):
     names = [f"q{n}" for n in helpers.NUMBERS]
     thresholds = np.linspace(-1.5, 1.5, len(names))[:, None] + [-0.5, 0.5]

@@ -87,6 +87,7 @@ def whole_test(browser):
     return send(browser, fields | {"p3.response": [option(browser, "flies")]})
 
 
+@pytest.mark.slow
 def test_a_whole_test_without_javascript(site, browser):
     whole_test(browser)
     (attempt,) = site.attempts()
@@ -126,6 +127,7 @@ def test_a_whole_test_without_javascript(site, browser):
     assert declared["secret-07", "keyC"] == ("multiple", "identifier")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "fields", "advice"),
     [

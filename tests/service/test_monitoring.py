@@ -51,6 +51,7 @@ def test_alarms_of_speed_silence_and_time(service, clock):
     assert "the time is over" in [a.text for a in proctoring.live_board(service).iloc[0]["alarms"]]
 
 
+@pytest.mark.slow
 def test_alarm_of_aberrant_patterns(service, clock):
     test = publish(service, sections=LONG)
     odd, usual = take(service, test), take(service, test)
@@ -84,6 +85,7 @@ def _difficulties(service, taker):
     return table.index, table["b"]
 
 
+@pytest.mark.slow
 def test_exposure_over_target(service):
     test = publish(service)
     for _ in range(3):

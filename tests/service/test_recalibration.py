@@ -176,10 +176,7 @@ def uneven():
 
 
 # `fit` with such anchors has tests of its own; here two cases that no value shares.
-@pytest.mark.slow_cases(
-    ".*-as-many-categories-(one-model-.*|several-models-used)",
-    ".*-fewer-categories-(one-model-used|several-models-.*)",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("unused", [False, True], ids=["used", "unused"])
 @pytest.mark.parametrize("several", [False, True], ids=["one-model", "several-models"])
 @pytest.mark.parametrize("fewer", [False, True], ids=["as-many-categories", "fewer-categories"])
@@ -218,6 +215,7 @@ def test_anchors_of_all_kinds(
         assert (new.to_frame()[["se_a", "se_b1", "se_b2"]] > 0).all(axis=None)
 
 
+@pytest.mark.slow
 def test_items_that_are_left_do_not_matter_for_the_others(service, example_responses):
     """m16 has too few answers, or none in a category: it stays, and m01 is recalibrated."""
 

@@ -177,6 +177,7 @@ def allowed(role, permissions):
     return not permissions or bool(held & set(permissions))
 
 
+@pytest.mark.slow
 def test_every_page_for_every_role(app, service, published, taker, clock):
     finish(taker, clock)
     second = Taker(service, people.issue_ticket(service, published, actor="test").token)

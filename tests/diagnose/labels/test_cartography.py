@@ -210,6 +210,7 @@ def test_planted_labels_leave_no_trace(members):
     pd.testing.assert_frame_equal(first.table, plain.table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without", [pytest.param((), marks=pytest.mark.slow), ("gold",)])
 def test_a_crowd_without_all_probabilities(members, without, monkeypatch):
     monkeypatch.setattr("irtcat.diagnose.labels.check.N_ROUNDS", 1)
@@ -227,6 +228,7 @@ def test_a_crowd_without_all_probabilities(members, without, monkeypatch):
         labels.rank(some, by="aum")
 
 
+@pytest.mark.slow
 def test_suggested_classes(members):
     found, _ = members
     table = labels.rank(found, by="classes").table

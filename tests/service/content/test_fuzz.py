@@ -127,6 +127,7 @@ def test_markdown_gives_html_or_an_error(text):
         assert clean_html(html, "q") == html
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(ITEMS.keys)), values)
 @settings(max_examples=500, deadline=None)
 def test_any_response_is_scored_or_refused(name, response):
@@ -140,6 +141,7 @@ def test_any_response_is_scored_or_refused(name, response):
     assert scored(key, item, stored, key.categories) in range(key.categories)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(ITEMS.keys)), st.data())
 @settings(max_examples=500, deadline=None)
 def test_any_document_is_a_record_or_refused(name, data):

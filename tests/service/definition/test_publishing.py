@@ -270,6 +270,7 @@ def test_sections_have_independent_answers():
     assert report.figures["rmse"] == pytest.approx(report.figures["mean_se"], rel=0.1)
 
 
+@pytest.mark.slow
 def test_answers_to_pretest_items_do_not_enter_the_score():
     """Other parameters of the pretest items change nothing: they are drawn at the same steps."""
     new = np.arange(N) >= 100
