@@ -21,7 +21,7 @@ from irtcat.fitting.em.m_step import averaged
 from irtcat.fitting.em.multidimensional_curvature import Multidimensional
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitData, FitSetup, set_up
-from irtcat.fitting.em.start import Start, jittered, points_of, start_params
+from irtcat.fitting.em.start import Start, jittered, points_of
 from irtcat.fitting.multidimensional_data import Workspace, iterate, iterate_density, slopes_by_item
 from irtcat.fitting.problem.loading_pattern import LatentDesign, latent_design
 from irtcat.fitting.solvers import EM
@@ -41,7 +41,15 @@ from irtcat.latent import (
     root_slopes,
     row_chunks,
 )
-from irtcat.models import ItemModel, field_columns, fitted_form, pack, parameter_names, unpack
+from irtcat.models import (
+    ItemModel,
+    field_columns,
+    fitted_form,
+    pack,
+    parameter_matrix,
+    parameter_names,
+    unpack,
+)
 from irtcat.responses import Responses
 
 CHECK_WORK = 4e9
@@ -92,8 +100,7 @@ def _start_params(work: Workspace, start: Start, categories: Any) -> FloatArray:
     slopes = _factor_start(*_sample(work), categories, work.design.dims)
     used = np.arange(len(start.counts))[:, None] < categories
     shares = np.where(used, start.counts + 1 / np.asarray(categories), 0) / (start.item_n + 1)
-    arguments = np.asarray(shares.T, work.dtype), np.asarray(slopes, work.dtype)
-    return np.asarray(start_params(work.full_template, *arguments), float)
+    return np.asarray(parameter_matrix(work.full_template.start(shares.T, slopes)), float)
 
 
 def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -> PriorTable:

@@ -304,11 +304,14 @@ class ItemModel(eqx.Module):
 
     @abc.abstractmethod
     def start(
-        self: ModelT, shares: Float[Array, "items categories"], slope: Float[Array, "items ..."]
+        self: ModelT,
+        shares: Float[np.ndarray, "items categories"],
+        slope: Float[np.ndarray, "items ..."],
     ) -> ModelT:
         """Starting values by the shares of the answers and a rough slope of each item.
 
-        For fractions ``shares`` are 1 - mean, mean and mean square.
+        On the host: arrays of numpy need no compilation. For fractions ``shares`` are 1 - mean,
+        mean and mean square.
         """
 
 

@@ -133,7 +133,7 @@ class Beta(ItemModel):
         slope, intercept, log_precision = np.zeros((3, design.n_items))
         return cls(slope, intercept, log_precision, np.asarray(edge, float))
 
-    def start(self, shares: Float[Array, "items three"], slope: Param) -> "Beta":
+    def start(self, shares: Float[np.ndarray, "items three"], slope: Param) -> "Beta":
         """The slopes given, intercepts by the mean score, precisions by moments.
 
         Of the variance of an item's scores, ability explains about (slope m (1 - m))^2; the rest is
@@ -141,10 +141,10 @@ class Beta(ItemModel):
         """
         mean, square = shares[:, 1], shares[:, 2]
         spread = mean * (1 - mean)
-        explained = jnp.minimum((slope * spread) ** 2, 0.9 * (square - mean**2))
-        rest = jnp.maximum(square - mean**2 - explained, 1e-6)
-        precision = jnp.clip((spread - explained) / rest - 1, *START_PRECISION)
-        return Beta(slope, start_intercept(mean, slope), jnp.log(precision), self.edge)
+        explained = np.minimum((slope * spread) ** 2, 0.9 * (square - mean**2))
+        rest = np.maximum(square - mean**2 - explained, 1e-6)
+        precision = np.clip((spread - explained) / rest - 1, *START_PRECISION)
+        return Beta(slope, start_intercept(mean, slope), np.log(precision), self.edge)
 
 
 def _powers(coefficients: tuple[float, ...], z: Array) -> Array:

@@ -127,6 +127,6 @@ class Binomial(ItemModel):
         slope, intercept = np.zeros((2, design.n_items))
         return cls(slope, intercept, trials)
 
-    def start(self, shares: Float[Array, "items two"], slope: Param) -> "Binomial":
+    def start(self, shares: Float[np.ndarray, "items two"], slope: Param) -> "Binomial":
         """The slopes given; intercepts by the share of right trials."""
         return Binomial(slope, start_intercept(shares[:, 1], slope), self.trials)

@@ -188,11 +188,11 @@ class Graded(GradedModel):
         n, gaps = design.n_items, np.zeros((design.n_items, design.most - 2))
         return cls(np.zeros(design.slope_shape), np.zeros(n), gaps, np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "Graded":
+    def start(self, shares: Float[np.ndarray, "items categories"], slope: Slopes) -> "Graded":
         """The slopes given; intercepts by the shares of those who reach each category."""
-        reach = jnp.cumsum(shares[:, ::-1], axis=1)[:, ::-1] / shares.sum(1, keepdims=True)
+        reach = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1] / shares.sum(1, keepdims=True)
         length = slope_length(slope, self.dims)
         intercept = start_intercept(reach[:, 1:], length[:, None])
-        gap = jnp.maximum(intercept[:, :-1] - intercept[:, 1:], 0.1)
-        here = jnp.arange(3, shares.shape[1] + 1) <= self.categories[:, None]
-        return Graded(slope, intercept[:, 0], jnp.where(here, jnp.log(gap), 0.0), self.categories)
+        gap = np.maximum(intercept[:, :-1] - intercept[:, 1:], 0.1)
+        here = np.arange(3, shares.shape[1] + 1) <= np.asarray(self.categories)[:, None]
+        return Graded(slope, intercept[:, 0], np.where(here, np.log(gap), 0.0), self.categories)

@@ -19,7 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import expit, logit
 
+from irtcat._common.types import FloatArray
 from irtcat.models.base import Design, Param, Parameter, replaced
 from irtcat.models.links import Asymptotes, Link, LinkModel
 from irtcat.models.slopes import (
@@ -48,13 +50,12 @@ def two_categories(z: Param) -> Float[Array, " categories"]:
     return jnp.stack([jax.nn.log_sigmoid(-z), jax.nn.log_sigmoid(z)])
 
 
-def start_intercept(share: AnyShape, slope: AnyShape) -> Array:
+def start_intercept(share: FloatArray, slope: FloatArray) -> FloatArray:
     """The intercept that gives this share of right answers over a N(0, 1) population.
 
     The logistic-normal integral is close to sigmoid(intercept / sqrt(1 + slope^2 / 2.89)).
     """
-    logit = jax.scipy.special.logit(jnp.clip(share, 0.002, 0.998))
-    return logit * jnp.sqrt(1 + slope**2 / 2.89)
+    return logit(np.clip(share, 0.002, 0.998)) * np.sqrt(1 + slope**2 / 2.89)
 
 
 class Rasch(LinkModel):
@@ -99,9 +100,9 @@ class Rasch(LinkModel):
         """Items without parameters yet."""
         return cls(np.zeros(design.n_items))
 
-    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "Rasch":
+    def start(self, shares: Float[np.ndarray, "items two"], slope: Slopes) -> "Rasch":
         """Intercept by the share of right answers; the slope is always 1."""
-        return Rasch(start_intercept(shares[:, 1], jnp.ones_like(shares[:, 1])))
+        return Rasch(start_intercept(shares[:, 1], np.ones_like(shares[:, 1])))
 
 
 class BinaryModel(LinkModel):
@@ -159,19 +160,18 @@ class BinaryModel(LinkModel):
         logits = [np.zeros(design.n_items) for name in (cls.lower, cls.upper) if name]
         return cls(np.zeros(design.slope_shape), np.zeros(design.n_items), *logits)
 
-    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "BinaryModel":
+    def start(self, shares: Float[np.ndarray, "items two"], slope: Slopes) -> "BinaryModel":
         """The slopes given, asymptotes at their prior means, intercepts by the share between."""
-        like = jnp.zeros_like(self.intercept)
         logits = {}
         for name in filter(None, (self.lower, self.upper)):
             prior = self.parameters[name].prior
             assert prior is not None
-            logits[name] = like + prior[0]
-        new = dataclasses.replace(self, slope=slope, **logits)
-        lower, upper = new._asymptotes()
+            logits[name] = np.full(len(shares), prior[0], shares.dtype)
+        lower = expit(logits[self.lower]) if self.lower else 0.0
+        upper = expit(logits[self.upper]) if self.upper else 1.0
         share = (shares[:, 1] - lower) / (upper - lower)
         intercept = start_intercept(share, slope_length(slope, self.dims))
-        return dataclasses.replace(new, intercept=intercept)
+        return replaced(self, slope=slope, intercept=intercept, **logits)
 
 
 class _TwoParameters(BinaryModel):
@@ -204,7 +204,7 @@ class OnePL(_TwoParameters):
         "intercept": INTERCEPT,
     }
 
-    def start(self, shares: Float[Array, "items two"], slope: Slopes) -> "OnePL":
+    def start(self, shares: Float[np.ndarray, "items two"], slope: Slopes) -> "OnePL":
         """The mean of the slopes for all; intercepts by the share of right answers."""
         common = common_slope(slope)
         return OnePL(common, start_intercept(shares[:, 1], slope_length(common, self.dims)))

@@ -132,9 +132,13 @@ class Mixed(CategoricalModel):
                     fields[name] = value.copy()
         return cls(**fields, kind=kind.astype(np.int32), categories=categories)
 
-    def start(self, shares: Float[Array, "items categories"], slope: Param) -> "Mixed":
+    def start(self, shares: Float[np.ndarray, "items categories"], slope: Param) -> "Mixed":
         """Every item as its own model does it."""
-        return self._from_members([items.start(shares, slope) for items in self.as_members()])
+        params = parameter_matrix(self).astype(float)
+        for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
+            at = np.ix_(np.asarray(self.kind) == m, member_columns(self, member))
+            params[at] = parameter_matrix(items.start(shares, slope))[at[0].ravel()]
+        return unpack(self, params)
 
     def hold_unused(self, unused: BoolArray) -> tuple["Mixed", BoolArray]:
         """Every item as its own model does it."""

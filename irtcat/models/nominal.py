@@ -154,11 +154,11 @@ class Nominal(GradedModel):
         slope, intercept = np.zeros((*design.slope_shape, steps)), np.zeros((design.n_items, steps))
         return cls(slope, intercept, np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "Nominal":
+    def start(self, shares: Float[np.ndarray, "items categories"], slope: Slopes) -> "Nominal":
         """As a generalised partial credit item: a higher category is a higher ability."""
-        k = jnp.arange(1, shares.shape[1])
+        k = np.arange(1, shares.shape[1])
         slopes = k * start_slope(slope, shares.shape[1])[..., None]
-        here = self._has_category()
-        intercept = jnp.where(here, start_intercepts(shares), 0.0)
+        here = k < np.asarray(self.categories)[:, None]
+        intercept = np.where(here, start_intercepts(shares), 0.0)
         on_axes = here if slopes.ndim == 2 else here[:, None]
-        return Nominal(jnp.where(on_axes, slopes, 0.0), intercept, self.categories)
+        return Nominal(np.where(on_axes, slopes, 0.0), intercept, self.categories)

@@ -52,9 +52,9 @@ def _steps(intercept: Steps) -> list[Param]:
     return [intercepts[0], *(b - a for a, b in itertools.pairwise(intercepts))]
 
 
-def start_intercepts(shares: Float[Array, "items categories"]) -> Steps:
+def start_intercepts(shares: Float[np.ndarray, "items categories"]) -> FloatArray:
     """Log-odds of each category against the first, stretched a little for the spread of ability."""
-    log_share = jnp.log(jnp.maximum(shares, 0.002))
+    log_share = np.log(np.maximum(shares, 0.002))
     return 1.2 * (log_share[:, 1:] - log_share[:, :1])
 
 
@@ -152,7 +152,7 @@ class GPCM(_ItemSteps):
         intercept = np.zeros((design.n_items, design.most - 1))
         return cls(np.zeros(design.slope_shape), intercept, np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "GPCM":
+    def start(self, shares: Float[np.ndarray, "items categories"], slope: Slopes) -> "GPCM":
         """Slopes by the correlations, intercepts by the shares."""
         intercept = _zero_absent(start_intercepts(shares), self.categories)
         return GPCM(start_slope(slope, shares.shape[1]), intercept, self.categories)
@@ -166,10 +166,10 @@ def _shifted(intercept: Steps, shift: Param, categories: PerItem) -> Steps:
     return intercept + xp.where(k < xp.asarray(categories)[..., None], by_category, 0.0)
 
 
-def _zero_absent(intercept: Steps, categories: PerItem) -> Steps:
+def _zero_absent(intercept: FloatArray, categories: PerItem) -> FloatArray:
     """Intercepts with 0 for absent categories."""
-    k = jnp.arange(1, intercept.shape[-1] + 1)
-    return jnp.where(k < categories[:, None], intercept, 0.0)
+    k = np.arange(1, intercept.shape[-1] + 1)
+    return np.where(k < np.asarray(categories)[:, None], intercept, 0.0)
 
 
 class PartialCredit(_ItemSteps):
@@ -211,7 +211,9 @@ class PartialCredit(_ItemSteps):
         """Items without parameters yet."""
         return cls(np.zeros((design.n_items, design.most - 1)), np.asarray(design.categories))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "PartialCredit":
+    def start(
+        self, shares: Float[np.ndarray, "items categories"], slope: Slopes
+    ) -> "PartialCredit":
         """Intercepts by the shares."""
         intercept = _zero_absent(start_intercepts(shares), self.categories)
         return PartialCredit(intercept, self.categories)
@@ -225,13 +227,13 @@ def _rating_intercepts(location: Param, step: Steps) -> Steps:
     return full + k * xp.asarray(location)[..., None]
 
 
-def _start_rating(shares: Float[Array, "items categories"]) -> tuple[Param, Steps]:
+def _start_rating(shares: Float[np.ndarray, "items categories"]) -> tuple[FloatArray, FloatArray]:
     """Locations by the last category's odds; the mean of the remainders as the common steps."""
     intercept = start_intercepts(shares)
-    k = jnp.arange(1, shares.shape[1])
+    k = np.arange(1, shares.shape[1])
     location = intercept[:, -1] / (shares.shape[1] - 1)
     step = (intercept - k * location[:, None]).mean(0)[:-1]
-    return location, jnp.broadcast_to(step, (len(shares), shares.shape[1] - 2))
+    return location, np.broadcast_to(step, (len(shares), shares.shape[1] - 2))
 
 
 class _CommonSteps(GradedModel):
@@ -296,7 +298,7 @@ class GeneralisedRatingScale(_CommonSteps):
         return cls(np.zeros(design.slope_shape), np.zeros(n), np.zeros((n, design.most - 2)))
 
     def start(
-        self, shares: Float[Array, "items categories"], slope: Slopes
+        self, shares: Float[np.ndarray, "items categories"], slope: Slopes
     ) -> "GeneralisedRatingScale":
         """The mean of the slopes for all; locations and steps by the shares."""
         common = common_slope(start_slope(slope, shares.shape[1]))
@@ -348,6 +350,6 @@ class RatingScale(_CommonSteps):
         """Items without parameters yet."""
         return cls(np.zeros(design.n_items), np.zeros((design.n_items, design.most - 2)))
 
-    def start(self, shares: Float[Array, "items categories"], slope: Slopes) -> "RatingScale":
+    def start(self, shares: Float[np.ndarray, "items categories"], slope: Slopes) -> "RatingScale":
         """Locations and steps by the shares."""
         return RatingScale(*_start_rating(shares))

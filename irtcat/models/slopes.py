@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._common.compilation import namespace
 from irtcat.models.base import Param, Parameter
 
 Slopes = Float[Array | np.ndarray, "*items_and_dims"]
@@ -32,9 +33,9 @@ def slope_length(slope: Slopes, dims: int) -> Param:
     """The change of the predictor per unit of ability, in the direction where it changes most."""
     if dims == 1:
         return slope
-    squared = (slope**2).sum(-1)
+    xp, squared = namespace(slope), (slope**2).sum(-1)
     # The square root has no derivative at 0.
-    return jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
+    return xp.where(squared > 0, xp.sqrt(xp.where(squared > 0, squared, 1.0)), 0.0)
 
 
 def rescaled_slope(slope: Slopes, dims: int, mean: Any, sd: Any) -> tuple[Slopes, Param]:
@@ -63,8 +64,8 @@ def standard_scale(dims: int) -> tuple[Array, Array]:
 def common_slope(slope: Slopes) -> Slopes:
     """For each ability the mean of the slopes that are not 0, for all of these items."""
     on = slope != 0
-    mean = (slope * on).sum(0) / jnp.maximum(on.sum(0), 1)
-    return jnp.where(on, mean, 0.0)
+    mean = (slope * on).sum(0) / np.maximum(on.sum(0), 1)
+    return np.where(on, mean, 0.0)
 
 
 def published_on_axes(

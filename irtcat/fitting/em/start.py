@@ -12,14 +12,13 @@ from scipy.special import ndtri
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.specification import Specification
 from irtcat.latent import ResponseRows
 from irtcat.models import (
     ItemModel,
     field_columns,
     free_parameters,
-    pack,
+    parameter_matrix,
     tied_parameters,
     unpack_counts,
 )
@@ -162,12 +161,6 @@ def _biserial_slopes(
     return np.where(np.abs(slope) < 0.2, np.where(slope < 0, -0.2, 0.2), slope)
 
 
-@jit
-def start_params(template: ItemModel, shares: Array, slope: Array) -> Array:
-    """The model's starting values, compiled as one program."""
-    return pack(template.start(shares, slope))
-
-
 def starting_point(
     template: ItemModel,
     rows: ResponseRows,
@@ -242,9 +235,7 @@ def starting_point(
     slopes = slope
     if pattern is not None:
         slopes = slope[:, None] * pattern / np.sqrt(np.maximum(pattern.sum(1, keepdims=True), 1))
-    fill = ItemFill(n_items, len(weights) if engine is None else np.inf)
-    guesses = fill.items((template, np.asarray(shares.T, dtype), np.asarray(slopes, dtype)))
-    params = fill.cut(start_params(*guesses))
+    params = parameter_matrix(template.start(shares.T, slopes))
     # A subject's sum of p (1 - p) is below its number right, and below its number wrong.
     right, n_answered = first.by_subject[:, 0], first.mask_by_subject[:, 0]
     spreads = np.minimum(third.mask_by_subject[:, 0], np.minimum(right, n_answered - right))
