@@ -350,7 +350,7 @@ def mixture_of(populations: Sequence[Population]) -> Population:
 def _text(values: Any) -> str:
     """A number of one ability, or several in brackets, to four digits."""
     return np.array2string(
-        np.asarray(values), max_line_width=np.inf, formatter={"float_kind": "{:.4g}".format}
+        np.asarray(values), max_line_width=10**6, formatter={"float_kind": "{:.4g}".format}
     )
 
 
