@@ -82,7 +82,7 @@ def _parameters(data: Coded, free: Free) -> _Parameters:
         names = (["sd"] if free.sd else []) + (["correlation"] if free.n_correlations else [])
         estimated = {next(iter(data.bank.populations)): names}
         estimated |= {label: ["mean", "sd", "correlation"] for label in free.groups}
-    population = [
+    population: list[tuple[str, Callable[[FloatArray], FloatArray]]] = [
         (label, functools.partial(_log_density_derivative, data.bank.populations[label], name, at))
         for label, names in estimated.items()
         for name in names
