@@ -4,8 +4,13 @@
 
 Each FOLDER is a checkout (the default is this one); the measures stand side by side. --list names
 the places: comparisons of dims, tests of a model's class, functions of a complexity above 20 and
-modules that import more than 30 names. For an earlier
-commit: `git worktree add ../earlier COMMIT`.
+modules that import more than 30 names. For an earlier commit: `git worktree add ../earlier COMMIT`.
+
+Comparisons of dims outside latent and models do not count in the rows of `NEEDS`
+(irtcat/bank/needs.py), which say what functions need of a bank. Neither does one reading of the
+field in bank/population.py (one ability is a number, several are a vector), in report/bank.py (the
+items' scale) and in bank/rotation.py: the first one of each; a second one counts. A helper that
+answers the same question, such as `is_unidimensional`, counts everywhere.
 """
 
 import argparse
@@ -29,6 +34,12 @@ MODEL_CLASSES = re.compile(
     r"\b(Rasch|OnePL|TwoPL|ThreePL|FourPL|Feasibility|Graded|GradedModel|PartialCredit|GPCM|Nominal"
     r"|(Generalised)?RatingScale|Mixed|Beta|Binomial|BinaryModel|CategoricalModel|LinkModel)\b"
 )
+ONE_READING = ("bank/population.py", "bank/rotation.py", "report/bank.py")
+"""Modules in which one comparison of dims does not count."""
+
+NEEDS = "bank/needs.py"
+"""The module with the rows of `NEEDS`, whose comparisons of dims do not count."""
+
 DIMENSIONS = {"dims", "n_dims", "dimensions", "n_dimensions", "one_ability", "is_unidimensional"}
 
 
@@ -61,7 +72,6 @@ def measures(root: Path) -> dict[str, object]:
         if path.name != "__init__.py" and path.name != "bank.py"
     )
     parts = Package(root).parts
-    outside = {path: tree for path, tree in trees.items() if path.parts[0] not in MATHS}
     complexity = {
         f"{path}:{node.name}": cyclomatic(node)
         for path, tree in trees.items()
@@ -92,7 +102,9 @@ def measures(root: Path) -> dict[str, object]:
             len(names) > 30 and path.name not in ("__init__.py", "bank.py")
             for path, names in imported.items()
         ),
-        "comparisons of dims outside latent and models": count(outside, compares_dims),
+        "comparisons of dims outside latent and models": sum(
+            len(counted_comparisons(path, tree)) for path, tree in trees.items()
+        ),
         "tests of a model's class outside models": count(
             {path: tree for path, tree in trees.items() if path.parts[0] != "models"}, asks_class
         ),
@@ -108,12 +120,12 @@ def places(root: Path) -> Iterator[str]:
         here, tree = path.relative_to(root), ast.parse(path.read_text("utf-8"))
         if len(names := imported_names(tree)) > 30 and path.name not in ("__init__.py", "bank.py"):
             yield f"{here} imports {len(names)} names"
+        for node in counted_comparisons(here, tree):
+            yield f"{here}:{getattr(node, 'lineno', 0)} compares dims: {ast.unparse(node)}"
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 if (complexity := cyclomatic(node)) > 20:
                     yield f"{here}:{node.lineno} {node.name} has a complexity of {complexity}"
-            elif here.parts[0] not in MATHS and compares_dims(node):
-                yield f"{here}:{node.lineno} compares dims: {ast.unparse(node)}"
             elif here.parts[0] != "models" and asks_class(node):
                 yield f"{here}:{node.lineno} asks for a class: {ast.unparse(node)}"
 
@@ -205,6 +217,26 @@ def names_in(node: ast.AST) -> Iterator[str]:
             yield child.id
         elif isinstance(child, ast.Attribute):
             yield child.attr
+
+
+def counted_comparisons(path: Path, tree: ast.Module) -> list[ast.AST]:
+    """Comparisons of dims in a module, without those that do not count."""
+    if path.parts[0] in MATHS:
+        return []
+    rows: set[ast.AST] = set()
+    if path.as_posix() == NEEDS:
+        assigned = (node for node in tree.body if isinstance(node, ast.Assign))
+        rows = {
+            child
+            for node in assigned
+            if [getattr(target, "id", "") for target in node.targets] == ["NEEDS"]
+            for child in ast.walk(node)
+        }
+    nodes = [node for node in ast.walk(tree) if compares_dims(node) and node not in rows]
+    read = [node for node in nodes if isinstance(node, ast.Compare)]
+    if path.as_posix() in ONE_READING and read:
+        nodes.remove(read[0])
+    return nodes
 
 
 def compares_dims(node: ast.AST) -> bool:

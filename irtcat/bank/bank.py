@@ -58,10 +58,10 @@ from irtcat.models import (
     design_of,
     evaluated,
     expected_responses,
+    has_bifactor_slopes,
     item_categories,
     item_models,
     logistic_items,
-    measured,
     model_from_key,
     multidimensional_items,
     parameter_matrix,
@@ -631,6 +631,9 @@ class ItemBank:
         Returns:
             The bank; itself where no item is predicted.
 
+        Raises:
+            InputError: for predicted items of several abilities.
+
         Example:
             >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0], item_ids=["x", "y"])
             >>> unsure = np.array([np.zeros((2, 2)), np.diag([0.0, 1.0])])
@@ -640,8 +643,9 @@ class ItemBank:
             [1.0, 0.84]
         """
         at = self.has("predicted")
-        if not at.any() or self.covariance is None or self.model.dims > 1:
+        if not at.any() or self.covariance is None:
             return self
+        check_needs(self.model, ["one ability"], "the expected curves of predicted items")
         if self.model.is_polytomous:
             draws = self.subset(np.flatnonzero(at)).draws(DRAWS)
             model, covariance = expected_graded(
@@ -1057,12 +1061,8 @@ def is_bifactor(bank: ItemBank) -> bool:
     Either the bank was calibrated so, or every item measures the first ability and at most one
     other, and all are uncorrelated.
     """
-    if bank.structure == "bifactor":
-        return True
-    if bank.model.dims < 3 or bank.reference.correlations is not None:
-        return False
-    marks = measured(bank.model)
-    return bool(marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all())
+    uncorrelated = bank.reference.correlations is None
+    return bank.structure == "bifactor" or (uncorrelated and has_bifactor_slopes(bank.model))
 
 
 def ranking(bank: ItemBank) -> Ranking:

@@ -3,11 +3,13 @@
 bank = as_bank(bank, needs=("one ability", "categories"), purpose="form assembly")
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from irtcat._common.checks import argument_error
 from irtcat.models import ItemModel
+
+Row = TypeVar("Row")
 
 
 class Need(NamedTuple):
@@ -33,6 +35,10 @@ NEEDS = {
     "right/wrong": Need(
         "of right/wrong items", lambda model: model.has_categories and not model.is_polytomous
     ),
+    "slope and intercept": Need(
+        "of one of rasch, 1pl, 2pl and binomial, whose only parameters are slope and intercept",
+        lambda model: not model.is_polytomous and set(model.parameters) <= {"slope", "intercept"},
+    ),
 }
 """What a function can need, by name; to add one, add a row."""
 
@@ -40,6 +46,11 @@ NEEDS = {
 def meets(model: ItemModel, needs: Sequence[str]) -> bool:
     """Whether items meet all needs, which are names of `NEEDS`."""
     return all(NEEDS[need].is_met(model) for need in needs)
+
+
+def row_for(model: ItemModel, rows: Mapping[str, Row]) -> Row:
+    """The first of several rows, by what they need, whose need the items meet."""
+    return next(row for need, row in rows.items() if meets(model, [need]))
 
 
 def check_needs(

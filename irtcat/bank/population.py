@@ -42,6 +42,9 @@ class Population:
         parts: the populations of a mixture, or empty. ``mean``, ``sd`` and ``correlations`` are
             then those of the mixture.
         shares: share of each part; they sum to 1.
+        item_axis: mean and SD on the axis along which an item measures. Of several abilities 0 and
+            1: each item has an axis of its own, along which it discriminates best, and its
+            difficulty is in SDs from the mean.
 
     Example:
         >>> both = mixture_of([Population(0.0, 1.0, n_subjects=100), Population(2.0, 1.0,
@@ -60,6 +63,7 @@ class Population:
     n_subjects: int | None = None
     parts: tuple["Population", ...] = ()
     shares: FloatArray = field(default_factory=lambda: np.zeros(0))
+    item_axis: tuple[float, float] = field(default=(0.0, 1.0), init=False)
 
     def __post_init__(self) -> None:
         """Check the fields; take the moments of a density from its nodes."""
@@ -83,7 +87,8 @@ class Population:
         if not (np.isfinite(sd).all() and (sd > 0).all()):
             raise argument_error("sd", "a finite number above 0", self.sd)
         if dims == 1:
-            self._set(mean=float(mean.ravel()[0]), sd=float(sd.ravel()[0]), correlations=None)
+            axis = float(mean.ravel()[0]), float(sd.ravel()[0])
+            self._set(mean=axis[0], sd=axis[1], correlations=None, item_axis=axis)
             return
         self._set(mean=np.broadcast_to(mean, dims).copy(), sd=np.broadcast_to(sd, dims).copy())
         if self.correlations is not None:
@@ -98,12 +103,10 @@ class Population:
         return f"Population({self}{n})"
 
     def __str__(self) -> str:
-        if self.dims > 1:
-            return f"{self.dims} abilities"
-        kind = "mixture, mean" if self.parts else "density, mean"
+        mean, sd = (_text(values) for values in (self.mean, self.sd))
         if self.is_normal:
-            return f"N({self.mean:g}, {self.sd:.4g})"
-        return f"{kind} {self.mean:.4g}, SD {self.sd:.4g}"
+            return f"N({mean}, {sd})"
+        return f"{'mixture' if self.parts else 'density'}, mean {mean}, SD {sd}"
 
     @property
     def dims(self) -> int:
@@ -114,15 +117,6 @@ class Population:
     def shape(self) -> tuple[int, ...]:
         """Shape of an ability: none for a number, and (dims,) for a vector of several."""
         return np.shape(self.mean)
-
-    @property
-    def item_axis(self) -> tuple[float, float]:
-        """Mean and SD on the axis along which an item measures.
-
-        Of several abilities 0 and 1: each item has an axis of its own, along which it discriminates
-        best, and its difficulty is in SDs from the mean.
-        """
-        return (0.0, 1.0) if self.dims > 1 else (float(self.mean), float(self.sd))
 
     @property
     def is_normal(self) -> bool:
@@ -144,9 +138,14 @@ class Population:
         """
         if self.dims == dims:
             return self
-        if self.dims > 1 or not self.is_normal:
-            raise argument_error("populations", f"of {dims} abilities", self.dims)
-        return replace(self, mean=np.full(dims, self.mean), sd=np.full(dims, self.sd))
+        must = f"of {dims} abilities"
+        if not self.is_normal:
+            raise argument_error("populations", must, self.dims)
+        try:
+            mean, sd = (np.broadcast_to(values, dims) for values in (self.mean, self.sd))
+        except ValueError:  # several abilities, but another number
+            raise argument_error("populations", must, self.dims) from None
+        return replace(self, mean=mean, sd=sd)
 
     def rescale(self, unit: float, shift: float) -> "Population":
         """The population of ``unit * theta + shift`` (one ability)."""
@@ -346,6 +345,13 @@ def mixture_of(populations: Sequence[Population]) -> Population:
     correlations = None if len(mean) == 1 else covariance / np.outer(sd, sd)
     n = None if len(known) < len(numbers) else int(sum(known))
     return Population(mean, sd, correlations, n_subjects=n, parts=tuple(populations), shares=shares)
+
+
+def _text(values: Any) -> str:
+    """A number of one ability, or several in brackets, to four digits."""
+    return np.array2string(
+        np.asarray(values), max_line_width=10**6, formatter={"float_kind": "{:.4g}".format}
+    )
 
 
 def _standard_nodes(dims: int, n_items: int) -> tuple[FloatArray, FloatArray]:

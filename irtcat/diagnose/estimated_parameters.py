@@ -106,9 +106,9 @@ def _possible(bank: ItemBank) -> BoolArray:
     unused = bank.unused_categories
     if unused.any():
         possible &= ~bank.model.hold_unused(unused)[1]
-    if bank.model.dims > 1:  # slopes of 0 are not estimated: the item does not measure the ability
-        slopes = list(field_columns(bank.model, ["slope"]))
-        possible[:, slopes] &= bank.parameters()[:, slopes] != 0
+    # Slopes of 0 are not estimated: the item does not measure the ability.
+    slopes = list(field_columns(bank.model, ["slope"]))
+    possible[:, slopes] &= bank.parameters()[:, slopes] != 0
     return possible
 
 

@@ -15,6 +15,9 @@ from irtcat.io.convert import ResponsesLike
 
 CENTERS = ("mean", "median")
 
+NEEDS = ("one ability",)
+"""What groups of similar ability need of a bank."""
+
 
 def grouped_fit(
     bank: ItemBank,
@@ -161,7 +164,7 @@ def _grouped(
     """Cells of all items on groups of ability."""
     check_choice("center", center, CENTERS)
     check_positive("min_expected", min_expected)
-    bank = as_bank(bank, needs=["one ability"], purpose="fit by groups of ability")
+    bank = as_bank(bank, needs=NEEDS, purpose="fit by groups of ability")
     data = coded(bank, responses, mismatch=mismatch)
     theta = abilities_of(data, abilities, method)
     check_count("n_groups", n_groups, 2)

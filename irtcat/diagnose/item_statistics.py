@@ -9,6 +9,7 @@ from irtcat._common.checks import argument_error, check_choice, check_positive
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import ItemBank
+from irtcat.bank.needs import meets
 from irtcat.diagnose.answer_moments import probability_derivatives
 from irtcat.diagnose.chi_square import (
     Coded,
@@ -22,7 +23,7 @@ from irtcat.diagnose.chi_square import (
 )
 from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.expected_squares import item_nulls
-from irtcat.diagnose.groups import grouped_fit
+from irtcat.diagnose.groups import NEEDS, grouped_fit
 from irtcat.diagnose.residuals import (
     ResidualSums,
     abilities_of,
@@ -414,7 +415,7 @@ def item_fit(
         tests = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
         tests = tests.assign(df=0, n=0, flag="no complete rows")
     tables = [tests.drop(columns="flag").rename(columns={"n": "n_complete"})]
-    if n_groups and data.bank.model.dims == 1:
+    if n_groups and meets(data.bank.model, NEEDS):
         grouped = grouped_fit(
             bank, responses, n_groups, abilities=abilities, estimated=estimated, mismatch=mismatch
         ).rename(columns={"df": "df_x2"})

@@ -15,6 +15,8 @@ answers with the missing ones of the data. That of the answers themselves is ano
 depend on one another, and it is singular for few subjects.
 """
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -75,35 +77,45 @@ def _parameters(data: Coded, free: Free) -> _Parameters:
         else:
             position[rows, c] = len(block) + np.arange(len(rows))
             block += rows.tolist()
-    names: list[tuple[str, str]] = []
+    estimated: dict[str, list[str]] = {}
     if data.labels is not None or len(data.bank.populations) == 1:  # else one of a mixture
-        reference, *_ = data.bank.populations
-        names += [(reference, "sd")] if free.sd else []
-        names += [(label, name) for label in free.groups for name in ("mean", "sd")]
-    population = [
-        (label, _log_density_derivative(data.bank.populations[label], name))
-        for label, name in names
-        if _is_normal(data.bank.populations[label])
+        names = (["sd"] if free.sd else []) + (["correlation"] if free.n_correlations else [])
+        estimated = {next(iter(data.bank.populations)): names}
+        estimated |= {label: ["mean", "sd", "correlation"] for label in free.groups}
+    population: list[tuple[str, Callable[[FloatArray], FloatArray]]] = [
+        (label, functools.partial(_log_density_derivative, data.bank.populations[label], name, at))
+        for label, names in estimated.items()
+        for name in names
+        for at in _places(data.bank.populations[label], name)
     ]
     block += [data.bank.n_items + len(block) + k for k in range(len(population))]
     return _Parameters(position, population, len(block), np.array(block))
 
 
-def _is_normal(population: Population) -> bool:
-    """Whether it is one Normal ability: parameters of others are taken for known."""
-    return population.is_normal and population.dims == 1
+def _places(population: Population, name: str) -> list[tuple[int, int]]:
+    """The abilities of each mean, SD or correlation; a density is taken for known."""
+    if not population.is_normal:
+        return []
+    if name == "correlation":
+        pairs = itertools.combinations(range(population.dims), 2)
+        return [] if population.correlations is None else list(pairs)
+    return [(d, d) for d in range(population.dims)]
 
 
 def _log_density_derivative(
-    population: Population, name: str
-) -> Callable[[FloatArray], FloatArray]:
-    mean, sd = float(np.ravel(population.mean)[0]), float(np.ravel(population.sd)[0])
-
-    def derivative(points: FloatArray) -> FloatArray:
-        z = (points[:, 0] - mean) / sd
-        return z / sd if name == "mean" else (z**2 - 1) / sd
-
-    return derivative
+    population: Population, name: str, at: tuple[int, int], points: FloatArray
+) -> FloatArray:
+    """Derivative of the Normal log-density by a mean, an SD or a correlation."""
+    first, second = at
+    sd = np.atleast_1d(population.sd)
+    inverse = np.linalg.inv(population.covariance / np.outer(sd, sd))
+    z = (points - population.mean) / sd
+    y = z @ inverse
+    if name == "correlation":
+        return np.asarray(y[:, first] * y[:, second] - inverse[first, second])
+    if name == "mean":
+        return np.asarray(y[:, first] / sd[first])
+    return np.asarray((z[:, first] * y[:, first] - 1) / sd[first])
 
 
 def pair_reference(data: Coded, free: Free) -> PairReference:

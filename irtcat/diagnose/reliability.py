@@ -309,7 +309,8 @@ def omega(bank: BankLike, *, group: Any = None) -> dict[str, float]:
     mean, variance = _moments(bank, points)
     true = _variance(mean.sum(axis=0), weights)
     share = true / (true + float(variance.sum(axis=0) @ weights))
-    return {"total": share, "hierarchical": share if bank.model.dims == 1 else float("nan")}
+    measures_others = measured(bank.model)[:, 1:].any()  # other abilities than the first
+    return {"total": share, "hierarchical": float("nan") if measures_others else share}
 
 
 def _moments(bank: ItemBank, points: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -44,7 +44,8 @@ def _checked_structure(arguments: Mapping[str, Any], nodes: int | None) -> str |
     if dims is not None and name in ALIASES:
         check_count("dims", dims, least=2)
     if not several:
-        for argument, value in (("correlated", arguments["correlated"] or None), ("nodes", nodes)):
+        correlated = arguments["correlated"] or None
+        for argument, value in (("correlated", correlated), ("nodes", None if dims else nodes)):
             if value is not None:
                 raise argument_error(
                     argument, "left out for one ability", value, "Give dims or a pattern."

@@ -288,6 +288,8 @@ def _anchored_design(
     if specification.pattern is not None:
         design = latent_design(responses, dims, specification.pattern, True)
         return design._replace(factors=factors or design.factors)
+    if specification.structure is not None:
+        raise argument_error("pattern", f"given for the {specification.structure} structure", None)
     pattern = np.ones((responses.n_items, dims))
     names = factors or [f"F{i + 1}" for i in range(dims)]
     return LatentDesign(pattern, names, False, True)
@@ -471,7 +473,7 @@ def solve_space(data: FitData, dtype: np.dtype) -> SpaceSolution:
         design.dims,
         dtype,
         positive=False,
-        pattern=design.pattern if design.dims > 1 else None,
+        pattern=design.pattern if specification.density is None else None,
         restrict=functools.partial(_constraints, design=design),
     )
     template = setup.template

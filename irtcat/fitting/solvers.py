@@ -60,7 +60,7 @@ class EM(Solver):
             1998); with priors on slopes or intercepts they are estimated under these.
         nodes: number of quadrature nodes per dimension, for several abilities and for an estimated
             density; by default as many as the posteriors need (the bank's provenance states them
-            and the integration error).
+            and the integration error). With ``dims=1`` and a Normal population it has no effect.
         checkpoint: file for the state of the iterations. It is written at most every five seconds
             and when Ctrl-C or an error ends the fit; always complete or not written at all.
         resume: continue from ``checkpoint`` to the same result (from the beginning where the file

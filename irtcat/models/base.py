@@ -522,9 +522,18 @@ def steepest_slopes(model: "ItemModel") -> Float[np.ndarray, " items"]:
 
 
 def measured(model: "ItemModel") -> BoolArray:
-    """Which abilities each item measures, items x abilities: its slopes there are not 0."""
-    slope = np.asarray(getattr(model, "slope"))  # noqa: B009
+    """Which abilities each item measures, items x abilities: its slopes there are not 0.
+
+    Items without a slope, which is then fixed, measure theirs.
+    """
+    slope = np.asarray(getattr(model, "slope", np.ones(len(jax.tree.leaves(model)[0]))))
     return (slope.reshape(len(slope), model.dims, -1) != 0).any(axis=2)
+
+
+def has_bifactor_slopes(model: "ItemModel") -> bool:
+    """Whether all items measure the first of three or more abilities, and at most one other."""
+    marks = measured(model)
+    return bool(model.dims > 2 and marks[:, 0].all() and (marks[:, 1:].sum(axis=1) <= 1).all())
 
 
 def restricted(model: ModelT, abilities: np.ndarray) -> ModelT:

@@ -60,11 +60,13 @@ def location_names(frame: pd.DataFrame) -> tuple[str, str]:
     return ("mdiff", "mdisc") if "mdiff" in frame else ("b", "a")
 
 
-def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Block:
+def item_curves(
+    bank: ItemBank, frame: pd.DataFrame, observed: Any = None, *, by_formula: bool = False
+) -> Block:
     """The data from which the page draws the curve and information of any item.
 
-    Logistic items are drawn by their formula, others by values at nodes: two letters per value, or
-    one letter in large banks.
+    Logistic items, or all, are drawn by the logistic formula, others by values at nodes: two
+    letters per value, or one letter in large banks.
     """
     mean, sd = bank.population.item_axis
     block: Block = {
@@ -73,8 +75,7 @@ def item_curves(bank: ItemBank, frame: pd.DataFrame, observed: Any = None) -> Bl
         "label": CURVES[bank.model.takes],
     }
     model = bank.model
-    by_formula = model.has_logistic_link or model.closed_form.startswith("logistic")
-    if by_formula or model.dims > 1:
+    if by_formula or model.has_logistic_link or model.closed_form.startswith("logistic"):
         # The table leaves out difficulties that are not determined; the curves need them.
         b, a = item_location(pd.DataFrame(bank.published()[0]))
         b = np.where(np.abs(a) * sd < FLAT, np.nan, b)
@@ -243,13 +244,16 @@ class _Scale(NamedTuple):
     figures: Sequence[Block] = ()
     facts: Mapping[str, str] = MappingProxyType({})
     columns: Sequence[Block] = ()
+    by_formula: bool = False
+    """Whether all curves are drawn by the logistic formula, along the axis of each item."""
 
 
 def _own_axes(bank: ItemBank) -> _Scale:
     """Of items of several abilities, each of which has an axis of its own."""
     return _Scale(
         f"The items measure {bank.model.dims} dimensions. Each item's curves run along the "
-        "direction in which it discriminates best."
+        "direction in which it discriminates best.",
+        by_formula=True,
     )
 
 
@@ -415,7 +419,8 @@ def _item_table(
     if "flag" in frame and not _is_trivial("flag", frame["flag"]):
         columns.append(column("flag", frame["flag"]))
     columns += _metadata(bank.items, {c["k"] for c in columns})
-    curve_data = _sharing_columns(item_curves(bank, frame, curves), columns)
+    drawn = item_curves(bank, frame, curves, by_formula=scale.by_formula)
+    curve_data = _sharing_columns(drawn, columns)
     filters = [c["k"] for c in columns if 1 < len(c.get("levels", ())) <= MOST_LEVELS]
     ranges = [
         n

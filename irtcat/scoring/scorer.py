@@ -13,6 +13,7 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank, Population, as_bank, check_needs
+from irtcat.bank.needs import row_for
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import cells_of, log_likelihoods
@@ -425,10 +426,10 @@ def score(
     responses = as_responses_like(responses, "responses", bank, sources=True)
     if prior is not None and groups is not None:
         raise argument_error("groups", "left out where priors are given", groups)
-    several = bank.model.dims > 1
-    if prior is not None and (method != "eap" or several):
-        must = "left out but for eap with one ability"
-        raise argument_error("prior", must, f"one for {method} with {bank.model.dims} abilities")
+    if prior is not None:
+        if method != "eap":
+            raise argument_error("prior", "left out but for eap", f"one for {method}")
+        check_needs(bank.model, ["one ability"], "priors of subjects")
     if isinstance(responses, ResponseSource):
         for name, value in (("prior", prior), ("groups", groups)):
             if value is not None:
@@ -460,12 +461,9 @@ def score(
     refuse_versions(bank, responses)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
-    if several:
-        abilities = score_multidimensional(bank, matched, method, float(level), dtype)
-        return replace(abilities, flag=_flag_unused(abilities.flag, bank, matched))
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)
     task = _Task(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
-    return _ability(task, METHODS[method](task), method)
+    return row_for(bank.model, SCORERS)(task, method)
 
 
 def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, FloatArray]:
@@ -502,9 +500,9 @@ def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, Flo
     return mean, sd
 
 
-def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
+def _abilities(task: _Task, method: str) -> Ability:
     """The abilities of an estimator, with flags and percentiles."""
-    bank, matched = task.bank, task.responses
+    bank, matched, estimate = task.bank, task.responses, METHODS[method](task)
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flag)
     flags = _flag_unused(flags, bank, matched)
@@ -526,6 +524,17 @@ def _ability(task: _Task, estimate: _Estimate, method: str) -> Ability:
         at_bound=None if estimate.at_bound is None else estimate.at_bound & (n_items > 0),
         note=mixture_note(bank) if task.prior is None else "",
     )
+
+
+def _ability_vectors(task: _Task, method: str) -> Ability:
+    """The abilities on a multidimensional bank, with flags."""
+    bank, matched = task.bank, task.responses
+    abilities = score_multidimensional(bank, matched, method, task.level, task.dtype)
+    return replace(abilities, flag=_flag_unused(abilities.flag, bank, matched))
+
+
+SCORERS = {"one ability": _abilities, "several abilities": _ability_vectors}
+"""How subjects are scored, by what it needs of the bank."""
 
 
 def _in_passes(

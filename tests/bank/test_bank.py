@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat import InputError, ItemBank, fit
+from irtcat import InputError, ItemBank, Population, fit
+from irtcat.bank.needs import NEEDS
+from irtcat.models import MODELS
 
 
 @pytest.fixture(scope="module")
@@ -397,3 +399,28 @@ def test_graded_banks_in_different_codes_do_not_join():
         one.join(two)
     kept = replace(two, item_ids=np.array(["z"])).join(two)
     assert kept.codes == (1, 2, 3)
+
+
+def test_needs_of_slope_and_intercept():
+    met = {key for key, model in MODELS.items() if NEEDS["slope and intercept"].is_met(model)}
+    assert met == {"rasch", "1pl", "2pl", "binomial"}
+
+
+def test_populations_of_several_abilities_from_one():
+    one = Population(0.5, 2.0)
+    assert one.of_dims(1) is one
+    assert one.item_axis == (0.5, 2.0)
+    several = one.of_dims(3)
+    assert (several.mean.tolist(), several.sd.tolist()) == ([0.5] * 3, [2.0] * 3)
+    assert several.item_axis == (0.0, 1.0)
+    assert str(several) == "N([0.5 0.5 0.5], [2 2 2])"
+    with pytest.raises(InputError, match="of 2 abilities"):
+        several.of_dims(2)
+
+
+def test_predicted_items_of_several_abilities_have_no_expected_curves():
+    bank = ItemBank.from_slopes(np.eye(2))
+    table = pd.DataFrame({"predicted": [False, True]}, index=bank.item_ids)
+    unsure = replace(bank, covariance=np.zeros((2, 3, 3)), statistics=table)
+    with pytest.raises(InputError, match="of one ability for the expected curves"):
+        unsure.expected_curves()

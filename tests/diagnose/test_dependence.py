@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, multivariate_normal
 
-from irtcat import EM, ItemBank, Responses, fit
+from irtcat import EM, ItemBank, Population, Responses, fit
 from irtcat._common.checks import InputError
 from irtcat.diagnose import ld_statistics, q3
 from irtcat.diagnose.chi_square import coded
 from irtcat.diagnose.estimated_parameters import free_of
-from irtcat.diagnose.pair_reference import pair_reference
+from irtcat.diagnose.pair_reference import _log_density_derivative, _places, pair_reference
 
 LSAT = [("lsat6", "rasch"), ("lsat6", "2pl"), ("lsat7", "1pl"), ("lsat7", "3pl")]
 
@@ -238,3 +238,21 @@ def test_q3_of_two_copies_is_one_and_no_surprise():
     row = found.to_frame().iloc[0]
     assert row["q3"] == pytest.approx(1.0)
     assert row["q3_star"] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("name", ["mean", "sd", "correlation"])
+def test_derivatives_of_a_population_of_several_abilities(name):
+    mean, sd = np.array([0.3, -0.2, 0.1]), np.array([1.2, 0.7, 1.0])
+    between = np.array([[1.0, 0.4, 0.2], [0.4, 1.0, 0.3], [0.2, 0.3, 1.0]])
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    population = Population(mean, sd, between)
+    for at in _places(population, name):
+        ends = []
+        for change in (1e-6, -1e-6):
+            numbers = {"mean": mean.copy(), "sd": sd.copy(), "correlation": between.copy()}
+            for index in {at, at[::-1]} if name == "correlation" else {at[0]}:
+                numbers[name][index] += change
+            covariance = numbers["correlation"] * np.outer(numbers["sd"], numbers["sd"])
+            ends.append(multivariate_normal(numbers["mean"], covariance).logpdf(points))
+        slope = _log_density_derivative(population, name, at, points)
+        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-7)

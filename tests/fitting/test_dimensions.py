@@ -385,3 +385,19 @@ def test_a_histogram_with_empty_nodes_divides_by_nothing():
     probability = found.density["probability"]
     assert (probability >= 0).all()
     assert probability.sum() == pytest.approx(1)
+
+
+def test_a_structure_needs_a_pattern_with_anchors_too():
+    anchors = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
+    responses = anchors.simulate(np.random.default_rng(0).normal(size=100), seed=1)
+    with pytest.raises(InputError, match="`pattern` argument must be given for the bifactor"):
+        fit(responses, "2pl", anchors=anchors, structure="bifactor")
+
+
+def test_settings_of_several_abilities_are_also_for_one():
+    bank = ItemBank.from_parameters(a=1.2, b=np.linspace(-1, 1, 6))
+    responses = bank.simulate(np.random.default_rng(0).normal(size=300), seed=1)
+    one = fit(responses, "2pl", EM(nodes=15), dims=1, **NO_ERRORS)
+    assert one.log_likelihood == fit(responses, "2pl", **NO_ERRORS).log_likelihood
+    with pytest.raises(InputError, match="`nodes` argument must be left out for one ability"):
+        fit(responses, "2pl", EM(nodes=15))

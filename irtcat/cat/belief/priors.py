@@ -16,7 +16,9 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, Population
+from irtcat.bank.needs import row_for
 from irtcat.bank.population import NORMAL_MIXTURE
+from irtcat.models import ItemModel
 
 COMPONENTS = ("means", "sds", "shares")
 """Fields of a frozen prior that is a density or a mixture."""
@@ -25,8 +27,11 @@ SUM_WITHIN = 1e-6
 """Tolerance of the sum of the shares."""
 
 
+@dataclass(frozen=True)
 class _Form(abc.ABC):
-    """The form in which priors are frozen and stored."""
+    """The form in which priors of this number of abilities are frozen and stored."""
+
+    dims: int
 
     @abc.abstractmethod
     def of_population(self, population: Population) -> Any:
@@ -99,11 +104,8 @@ class _OneAbility(_Form):
         return (rows[:, 0], rows[:, 1]) if rows.ndim == 2 else mixture_moments(rows)
 
 
-@dataclass(frozen=True)
 class _SeveralAbilities(_Form):
     """Means and covariance matrix."""
-
-    dims: int
 
     def of_population(self, population: Population) -> Any:
         return population.mean, population.covariance
@@ -138,20 +140,24 @@ class _SeveralAbilities(_Form):
         return None
 
 
-def _form(dims: int) -> _Form:
-    return _OneAbility() if dims == 1 else _SeveralAbilities(dims)
+FORMS: dict[str, type[_Form]] = {"one ability": _OneAbility, "several abilities": _SeveralAbilities}
+"""Forms by what they need of a bank."""
+
+
+def _form(model: ItemModel) -> _Form:
+    return row_for(model, FORMS)(model.dims)
 
 
 def population_prior(bank: ItemBank) -> Any:
     """The bank's population as a frozen prior (see `frozen_prior`)."""
-    return _form(bank.model.dims).of_population(bank.population)
+    return _form(bank.model).of_population(bank.population)
 
 
 def prior_note(bank: ItemBank, prior: Any) -> str:
     """What to know where a prior of several abilities is not taken as it is; else ""."""
     population = bank.population if prior is None else prior
     is_population = isinstance(population, Population)
-    return _form(bank.model.dims).note(population) if is_population else ""
+    return _form(bank.model).note(population) if is_population else ""
 
 
 def mixture_moments(components: Any) -> tuple[Any, Any]:
@@ -190,22 +196,23 @@ def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float
     Raises:
         InputError: for anything else.
     """
-    form = _form(bank.model.dims)
+    form = _form(bank.model)
     return form.frozen(form.read(bank.population if prior is None else prior))
 
 
-def prior_row(prior: Any, dims: int) -> FloatArray:
+def prior_row(prior: Any, model: ItemModel) -> FloatArray:
     """A prior as the engine stores it.
 
     Args:
         prior: a frozen prior, or a `Population`.
-        dims: number of abilities.
+        model: the items.
 
     Example:
-        >>> prior_row((0.0, [1.0, 2.0]), 2).tolist()
+        >>> items = ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]).model
+        >>> prior_row((0.0, [1.0, 2.0]), items).tolist()
         [[0.0, 0.0], [1.0, 0.0], [0.0, 0.25]]
     """
-    form = _form(dims)
+    form = _form(model)
     return form.row(form.read(prior))
 
 
@@ -221,7 +228,7 @@ def prior_rows(bank: ItemBank, prior: Any, n: int) -> FloatArray:
     Raises:
         InputError: for anything else.
     """
-    form = _form(bank.model.dims)
+    form = _form(bank.model)
     return form.rows(form.read(bank.population if prior is None else prior), n)
 
 
@@ -233,7 +240,7 @@ def known_moments(bank: ItemBank, rows: FloatArray) -> tuple[FloatArray, FloatAr
         rows: the priors as `prior_rows` returns them.
     """
     is_population = np.array_equal(rows, prior_rows(bank, None, len(rows)))
-    return None if is_population else _form(bank.model.dims).moments(rows)
+    return None if is_population else _form(bank.model).moments(rows)
 
 
 def _components(prior: Mapping[str, Any]) -> FloatArray:

@@ -471,7 +471,7 @@ def start(
             or a mask of another length.
     """
     check_prepared(pool, config)
-    row = prior_row(prior, pool.model.dims)
+    row = prior_row(prior, pool.model)
     pool.belief.check_priors(row)
     with precision(str(pool.nodes.dtype)) as dtype:
         mask = None if allowed is None else jnp.asarray(_mask(allowed, pool.n_items))

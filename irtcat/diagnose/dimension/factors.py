@@ -12,7 +12,7 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import factor_loadings, rotate_loadings
 from irtcat.bank.rotation import LOGISTIC_SCALE, rotated_bank, rotation_of
 from irtcat.diagnose.dimension.correlations import correlations
-from irtcat.fitting import EM, Fit, fit
+from irtcat.fitting import Fit, fit
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 
@@ -166,14 +166,8 @@ def _right_wrong(responses: Any) -> Responses:
 
 def _fit_dims(responses: Responses, dims: int, guessing: bool, options: dict[str, Any]) -> Fit:
     """The exploratory model with ``dims`` dimensions."""
-    options = {"standard_errors": "none", **options}
-    name = "3pl" if guessing else "2pl"
-    if dims == 1:
-        solver = options.get("solver")
-        if isinstance(solver, EM):
-            options["solver"] = replace(solver, nodes=None)
-        return fit(responses, name, **options)
-    return fit(responses, f"m{name}", dims=dims, **options)
+    model = "3pl" if guessing else "2pl"
+    return fit(responses, model, dims=dims, **{"standard_errors": "none", **options})
 
 
 def _criteria(result: Fit) -> dict[str, Any]:

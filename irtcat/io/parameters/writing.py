@@ -292,7 +292,7 @@ def _write_pyirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
     """The document of py-irt; without abilities, which a bank does not have."""
     names = {"lower": "3pl", "upper": "4pl"}
     asymptotes = [name for name in names if name in table]
-    if len(asymptotes) > 1 or "diff" not in table or bank.model.dims > 1:
+    if len(asymptotes) > 1 or "diff" not in table:  # several abilities have none
         what = "right/wrong items with one ability and one asymptote"
         raise InputError(f"py-irt's file is only for {what}. The dialects irt and mirt have most.")
     document: dict[str, Any] = {"ability": []}

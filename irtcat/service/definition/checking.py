@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, brief, shorten
-from irtcat.bank import ItemBank
+from irtcat.bank import ItemBank, check_needs
 from irtcat.cat import prepare
 from irtcat.cat.rules import single_rules
 from irtcat.models import item_categories
@@ -109,10 +109,12 @@ def check_definition(
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__)
     faults: list[Fault] = []
-    if bank.model.dims > 1 or not bank.model.has_categories:
-        must = "a bank of items with categories and of one ability, since scores are linear in it"
-        got = f"{bank.model.key}, {bank.model.dims} abilities"
-        raise DefinitionError([Fault.of("bank", must, got)])
+    try:
+        needs = ("categories", "one ability")
+        check_needs(bank.model, needs, "a test, since scores are linear in it")
+    except InputError as error:
+        message = str(error).replace("`bank` argument", "`bank` field")
+        raise DefinitionError([Fault("bank", message)]) from None
     pools: dict[int, ItemBank] = {}
     for at, section in enumerate(definition.sections, start=1):
         where = f"sections[{at}]"

@@ -8,13 +8,13 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_ids, shorten
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank, ranking
+from irtcat.bank import ItemBank, check_needs, ranking
 from irtcat.training.rows import columns_of
 
-MODELS = ("rasch", "1pl", "2pl", "binomial")
-"""Item models for curricula that use slopes: the log-posterior of ability has a single mode, which
-is the learner's estimated ability (with guessing parameters there may be several). One trial of the
-binomial model follows a 2PL."""
+NEEDS_OF_SLOPES = ("slope and intercept",)
+"""What curricula that use slopes need of a bank: the log-posterior of ability then has a single
+mode, which is the learner's estimated ability (with guessing parameters there may be several). One
+trial of the binomial model follows a 2PL."""
 
 ORDERS = ("easiest", "hardest", "middle-out")
 """Orders of the examples: by difficulty, or by its distance from the mean ability."""
@@ -74,10 +74,11 @@ def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
 def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[float, float]]:
     """Ids, a and b as float vectors, and the population (standard Normal unless from a bank)."""
     if isinstance(items, ItemBank):
+        if sloped:
+            check_needs(items.model, NEEDS_OF_SLOPES, "curricula that use slopes", "items")
         bank = items.to_frame()
-        if "b" not in bank or (sloped and items.model.key not in MODELS):
-            must = f"a bank of one of {', '.join(MODELS)}" if sloped else "a bank with difficulties"
-            raise argument_error("items", must, items.model.key)
+        if "b" not in bank:
+            raise argument_error("items", "a bank with difficulties", items.model.key)
         ranked = ranking(items)
         slopes = ranked.a if sloped else np.ones(len(bank))
         population = float(items.population.mean), float(items.population.sd)
