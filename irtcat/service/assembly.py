@@ -69,6 +69,8 @@ ROUTERS = (
     "api.take",
     "api.media",
     "api.sign_in",
+    "api.library",
+    "api.attempts",
     "api.staff",
     "pages",
     "pages.taker",
