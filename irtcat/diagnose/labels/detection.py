@@ -122,6 +122,7 @@ def rank(
             of range.
 
     Example:
+        >>> from irtcat import Responses
         >>> bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 20))
         >>> X = bank.simulate(np.linspace(-2, 2, 100)).to_numpy()
         >>> X[:, 4] = 1 - X[:, 4]  # a wrong key

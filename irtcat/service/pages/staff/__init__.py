@@ -13,6 +13,7 @@ from irtcat.service.pages.staff import (
     items,
     people,
     recalibration,
+    results,
     sign_in,
     tests,
 )
@@ -61,7 +62,10 @@ def add_form(router: APIRouter, name: str, action: Action) -> None:
     router.add_api_route(path, acting, methods=["POST"])
 
 
-PARTS = [part.router for part in (sign_in, accounts, tests, items, recalibration, people, attempts)]
+PARTS = [
+    part.router
+    for part in (sign_in, accounts, tests, results, items, recalibration, people, attempts)
+]
 PARTS.append(part_router())
 for name, action in ACTIONS.items():
     if action.page:
