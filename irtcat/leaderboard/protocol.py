@@ -105,6 +105,7 @@ def evaluate(
             of items; nothing to evaluate; or fewer than 2 subjects held out or calibrated.
 
     Example:
+        >>> import numpy as np
         >>> from irtcat.bank import ItemBank
         >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 60)).simulate(np.linspace(-2, 2, 80))
         >>> board = evaluate(r, ["random", "stratified"], n_items=[10, 30], estimators=["mean"])

@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
-from irtcat.prediction import calibrated_subjects, full_scores, score_rule
+from irtcat.prediction import full_scores, score_rule, subjects
 from irtcat.prediction.equating import Below, Equating, full_score_curves
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import Estimates, Evidence, Priors, Range
@@ -88,7 +88,7 @@ def test_everyone_with_items_of_its_own(calibration, alike):
     assert np.mean(told.upper - told.lower) < 0.35
 
 
-def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
+def test_no_collapse_beyond_the_subjects(calibration, beyond):
     subset = select(None, 60, calibration=calibration)
     told = predict(calibration, subset, beyond, level=0.9)
     ridge = predict(calibration, subset, beyond, estimator="ridge")
@@ -112,7 +112,7 @@ def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike, monke
         calls.append(part.n_subjects)
         return rechoose(request, part)
 
-    monkeypatch.setattr(calibrated_subjects, "rechoose", counted)
+    monkeypatch.setattr(subjects, "rechoose", counted)
     honest = predict(calibration, subset, alike)
     fixed = predict(calibration, subset.item_ids, alike)
     assert calls == [96] * 5
@@ -303,10 +303,10 @@ def test_subjects_with_equal_estimates_are_in_the_middle_of_their_range():
 
 
 def test_folds_follow_the_responses_and_not_the_ids(calibration):
-    hashes = calibrated_subjects.response_hashes(calibration)
+    hashes = subjects.response_hashes(calibration)
     items = np.random.default_rng(1).permutation(calibration.n_items)
     turned = calibration.subset(items=calibration.item_ids[items])
-    assert calibrated_subjects.response_hashes(turned).tolist() == hashes.tolist()
+    assert subjects.response_hashes(turned).tolist() == hashes.tolist()
     assert len(set(hashes)) == calibration.n_subjects
 
 
@@ -338,7 +338,7 @@ def test_cells_have_their_share(k, calibration):
         assert (set(again.item_ids) == set(subset.item_ids)) == (eligible_share(k, 120) == 1)
 
 
-def test_the_priors_out_of_range_are_estimated_from_all_new_subjects(calibration, beyond, alike):
+def test_the_priors_out_of_range_are_estimated_from_all_subjects(calibration, beyond, alike):
     subset = select(None, 20, calibration=calibration)
     alone = predict(calibration, subset, beyond, pooled=False)
     together = predict(calibration, subset, beyond)
@@ -473,16 +473,14 @@ def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike
         raise InputError("No such choice.")
 
     as_chosen = predict(calibration, dataclasses.replace(subset, request=None), alike)
-    monkeypatch.setattr(calibrated_subjects, "rechoose", refuse)
+    monkeypatch.setattr(subjects, "rechoose", refuse)
     told = predict(calibration, subset, alike)
     np.testing.assert_array_equal(told.score, as_chosen.score)
 
 
 @pytest.mark.parametrize("most", [1500, 40])
-def test_the_order_of_the_calibrated_subjects_does_not_matter(
-    calibration, alike, monkeypatch, most
-):
-    monkeypatch.setattr(calibrated_subjects, "MOST_SUBJECTS", most)
+def test_the_order_of_the_subjects_does_not_matter(calibration, alike, monkeypatch, most):
+    monkeypatch.setattr(subjects, "MOST_SUBJECTS", most)
     subset = select(None, 20, strategy="score-optimal", calibration=calibration)
     rows = np.random.default_rng(0).permutation(calibration.n_subjects)
     told = predict(calibration, subset, alike)
