@@ -19,7 +19,6 @@ import pandas as pd
 from irtcat import ItemBank
 from irtcat._common.precision import precision
 from irtcat.cat import Config, prepare
-from irtcat.cat.belief.state import context_of
 from irtcat.cat.engine import engine
 from irtcat.cat.rules.estimators import estimate
 
@@ -51,7 +50,7 @@ def estimates(bank, method, items, answers):
                 items=items,
                 answers=answers,
             )
-            return estimate(context_of(pool, config, state)).theta
+            return estimate(engine.context_of(pool, config, state)).theta
 
         return jax.vmap(one)(items, answers)
 

@@ -11,7 +11,6 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat.cat import Config, prepare, simulate
 from irtcat.cat.belief.curves import answer_terms, category_terms
-from irtcat.cat.belief.state import context_of
 from irtcat.cat.engine import engine
 from irtcat.cat.rules.estimators import estimate
 from irtcat.models import take
@@ -48,7 +47,7 @@ def estimates(bank, config, items, answers, dtype="float64"):
             def one(items, answers):
                 prior = jnp.asarray([0.0, 1.0], width)
                 state = ref.state_after(pool, config, items, answers, prior)
-                return estimate(context_of(pool, config, state))
+                return estimate(engine.context_of(pool, config, state))
 
             return jax.vmap(one)(items, answers)
 

@@ -12,7 +12,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat.cat import CRITERIA, METHODS, Config, prepare, start, step
 from irtcat.cat.belief.curves import information_at
-from irtcat.cat.belief.state import context_of
+from irtcat.cat.engine import engine
 
 from . import helpers as ref
 
@@ -34,7 +34,7 @@ def compiled_estimates(configs):
             out = []
             for config in configs:
                 state = ref.state_after(pool, config, items, answers, prior)
-                out.append(METHODS[config.method](context_of(pool, config, state)))
+                out.append(METHODS[config.method](engine.context_of(pool, config, state)))
             return out
 
         return jax.vmap(one)(items, answers)

@@ -29,7 +29,6 @@ from irtcat.cat import (
     step,
 )
 from irtcat.cat.belief.curves import probabilities_at
-from irtcat.cat.belief.state import context_of
 from irtcat.cat.engine import engine
 from irtcat.cat.engine.columns import strata_of
 from irtcat.cat.rules.assembly import Rules, best_form
@@ -72,7 +71,7 @@ def test_classification(rules, bank30):
             state = ref.state_after(pool, config, items, answers, prior)
             context = replace(ref.context_with(pool, config, state, theta), se=se)
             sprt, glr = (f(context, cuts, 0.5) for f in (sprt_ratios, glr_ratios))
-            return sprt, glr, context_of(pool, config, state).mean
+            return sprt, glr, engine.context_of(pool, config, state).mean
 
         return one
 
@@ -105,7 +104,9 @@ def test_classify_reads_the_ratios(bank30):
     state = ref.state_after(
         pool, config, np.arange(30, dtype=np.int32), np.ones(30, np.int32), jnp.asarray([0.0, 1.0])
     )
-    context = replace(context_of(pool, config, state), theta=jnp.asarray(2.0), se=jnp.asarray(0.3))
+    context = replace(
+        engine.context_of(pool, config, state), theta=jnp.asarray(2.0), se=jnp.asarray(0.3)
+    )
     for rule in ("sprt", "glr", "ci"):
         assert int(STOPPING[rule].function(context, cuts=(-1.0, 0.5))) == 2
     assert int(STOPPING["ci"].function(context, cuts=(0.5, 1.9))) == -1
@@ -133,7 +134,7 @@ def test_stopping_like_catr(rules, bank30):
             se=jnp.asarray(case["se"]),
             scored=jnp.asarray(case["N"]),
         )
-        over, which = stops(context_of(pool, config, state), rule)
+        over, which = stops(engine.context_of(pool, config, state), rule)
         assert bool(over) == case["decision"]
         if over:
             assert names[int(which) - 1] == case["rule_fired"]
@@ -162,7 +163,7 @@ def test_rules_combine(bank30):
     state = engine.blank(
         pool, config, jnp.asarray([0.0, 1.0]), jnp.ones(30, bool), jnp.zeros(2, "uint32")
     )._replace(se=jnp.asarray(0.2), scored=jnp.asarray(5))
-    context = context_of(pool, config, state)
+    context = engine.context_of(pool, config, state)
     short, precise = part("length", at=10), part("se", below=0.3)
     assert [
         bool(stops(context, r)[0]) for r in (any_of(short, precise), all_of(short, precise))
@@ -214,7 +215,7 @@ def test_kingsbury_zara(rules, bank30, reference):
         )._replace(administered=jnp.zeros(30, bool).at[given].set(True))
         values = np.array(fisher_information(bank, case["theta"])[:, 0])
         values[given] = -np.inf
-        kept = kingsbury_zara(context_of(pool, config, state), jnp.asarray(values))
+        kept = kingsbury_zara(engine.context_of(pool, config, state), jnp.asarray(values))
         assert int(jnp.argmax(kept)) + 1 == case["item"]
 
 
@@ -339,7 +340,7 @@ def estimates_of_both(config):
         def one(items, answers):
             state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 3.0]))
             both = (config, replace(config, method="map"))
-            return [estimate(context_of(pool, c, state)).theta for c in both]
+            return [estimate(engine.context_of(pool, c, state)).theta for c in both]
 
         return jax.vmap(one)(items, answers)
 
@@ -364,7 +365,7 @@ def test_every_criterion_values_every_item(model):
     @jit
     def values(pool, items, answers):
         state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-        context = context_of(pool, config, state)
+        context = engine.context_of(pool, config, state)
         # Those that need factors are tested in test_evaluation_plan.
         return {name: f(context) for name, f in CRITERIA.items() if not f.needs_factors}
 
@@ -431,7 +432,7 @@ def test_robust_estimates(rules, bank30):
 
             def after(pool, items, answers, config=config):
                 state = ref.state_after(pool, config, items, answers, jnp.asarray([0.0, 1.0]))
-                return estimate(context_of(pool, config, state))
+                return estimate(engine.context_of(pool, config, state))
 
             programs[config] = prepare(bank30(case["D"]), config), jit(after)
         pool, program = programs[config]

@@ -18,7 +18,7 @@ from irtcat.cat import (
     start,
     step,
 )
-from irtcat.cat.belief.state import context_of
+from irtcat.cat.engine import engine
 
 RNG = np.random.default_rng(5)
 N_ITEMS = 60
@@ -213,7 +213,7 @@ def test_score_optimal_is_the_law_of_total_variance():
     given = int(state.items[0])
     state = state._replace(administered=np.arange(8) == given)  # the next item is not chosen yet
     with precision("float64"):
-        value = CRITERIA["score-optimal"](context_of(pool, config, state))
+        value = CRITERIA["score-optimal"](engine.context_of(pool, config, state))
     nodes = np.asarray(pool.nodes)
     p = bank.probability(nodes)
     w = np.exp(-0.5 * nodes**2) * p[given]

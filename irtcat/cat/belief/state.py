@@ -198,15 +198,3 @@ class Context:
     def lot(self) -> Float[Array, " items"]:
         """A uniform random number for each item, constant throughout the session."""
         return lottery(self.state.seed, self.pool.n_items, self.log_like.dtype)
-
-
-def context_of(pool: Pool, config: Settings, state: CatState) -> Context:
-    """The input of the rules for a session."""
-    return Context(
-        pool=pool,
-        config=config,
-        state=state,
-        log_like=state.log_like,
-        theta=state.theta,
-        se=state.se,
-    )

@@ -12,10 +12,10 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat.bank import ItemBank, as_bank
 from irtcat.cat.belief.pool import Pool
-from irtcat.cat.belief.state import CatState, context_of
+from irtcat.cat.belief.state import CatState
 from irtcat.cat.engine.arguments import check_prepared
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.open_items import open_values, per_cost
+from irtcat.cat.engine.engine import context_of, open_values, per_cost
 from irtcat.cat.rules.criteria import CRITERIA
 
 
