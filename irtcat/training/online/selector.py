@@ -577,13 +577,13 @@ class Selector:
         """
         frame = self.predict()
         rows = np.arange(self._items.n)
-        b, se, slope = [], [], []
-        for start in range(0, len(rows), 16384):
-            some = rows[start : start + 16384]
-            for values, part in zip((b, se, slope), self._belief.difficulties(some), strict=True):
-                values.append(part)
-        for position, (name, parts) in enumerate((("b", b), ("se_b", se), ("slope", slope))):
-            frame.insert(position, name, np.concatenate(parts))
+        size = 16384
+        parts = [
+            self._belief.difficulties(rows[start : start + size])
+            for start in range(0, len(rows), size)
+        ]
+        for position, name in enumerate(("b", "se_b", "slope")):
+            frame.insert(position, name, np.concatenate([part[position] for part in parts]))
         prompts = self._belief.prompts
         with np.errstate(invalid="ignore"):
             score = np.where(prompts.trials > 0, prompts.right / prompts.trials, np.nan)
