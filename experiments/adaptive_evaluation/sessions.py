@@ -41,7 +41,7 @@ from scipy.stats import binom
 import irtcat
 from irtcat import leaderboard
 from irtcat.cat import Config, plan_evaluation, replay
-from irtcat.cat.engine.evaluation_plan import FEWEST_SUBJECTS
+from irtcat.cat.engine.replays import FEWEST_SUBJECTS
 from irtcat.prediction import factor_scores
 
 LENGTHS = (10, 30, 100)

@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from irtcat.diagnose import labels
-from irtcat.diagnose.labels import detection
+from irtcat.diagnose.labels import inputs
 from irtcat.diagnose.labels.orders import order_keys
 from irtcat.training import crowd
 
@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--out", default="few_members.csv")
     arguments = parser.parse_args()
     X, right = load_digits(return_X_y=True)
-    rows, least = [], detection.MIN_MEMBERS
+    rows, least = [], inputs.MIN_MEMBERS
     for draw in range(2):
         rng = np.random.default_rng(draw)
         for noise in ("symmetric", "class"):
@@ -67,9 +67,9 @@ def main():
                 row["auto"] = ranking.by
                 row["found auto"] = found(ranking.table, np.arange(len(y)), wrong)
                 if n > 1:
-                    detection.MIN_MEMBERS = 1
+                    inputs.MIN_MEMBERS = 1
                     ranking = labels.rank(members)
-                    detection.MIN_MEMBERS = least
+                    inputs.MIN_MEMBERS = least
                     row["with answers"] = ranking.by
                     row["found with answers"] = found(ranking.table, np.arange(len(y)), wrong)
                 keys = order_keys(ranking.table)

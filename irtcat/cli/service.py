@@ -403,7 +403,7 @@ def lti(o: Options) -> Output:
 
     The addresses of this service are printed, for the platform.
     """
-    registered, grades = part("lti.platforms"), part("lti.attempts")
+    registered, grades = part("lti.platforms"), part("lti.grades")
     urls: dict[str, str] = {}
     if o.name is not None:
         urls = registered.platform_urls(o.kind, o.issuer or "") if o.kind is not None else {}

@@ -4,26 +4,22 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from irtcat._common.checks import InputError, argument_error, check_interval
-from irtcat._files.csv import write_csv
-from irtcat._files.folders import OutputFolder
-from irtcat._files.json import json_hash, json_value, write_json
+from irtcat._files.json import json_hash
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, Store, plan_evaluation
 from irtcat.cat.engine.columns import what_identifies
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
-from irtcat.harness.folder import ITEMS, RESULT, SESSION, earlier_plan, run_folder, store_file
+from irtcat.harness.folder import SESSION, earlier_plan, run_folder, store_file
 from irtcat.harness.items import Item, read_items
-from irtcat.harness.outcome import UNLIKELY, fit_of, item_table, read_costs, score_by_form, spending
+from irtcat.harness.outcome import read_costs
+from irtcat.harness.result import Evaluation, evaluation_of, write_evaluation
 from irtcat.prediction import ShortForm
-from irtcat.prediction.flags import MISFIT, UNLIKE, whose_scores
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
@@ -49,117 +45,6 @@ def default_length(n_items: int) -> int:
         [1, 29, 51, 84, 100]
     """
     return math.ceil(MOST_ITEMS * n_items / (n_items + MOST_ITEMS - 1))
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Results of an adaptive evaluation.
-
-    Attributes:
-        model: the model's name.
-        theta: its ability on the bank's scale; a tuple with several abilities.
-        se: the standard error.
-        score: predicted score on the full benchmark, 0 to 1; NaN if every item was skipped.
-        lower: lower end of its interval.
-        upper: upper end.
-        level: probability of the interval.
-        estimator: how the score was predicted (such as "auto: regression"); "bank" without
-            responses of calibrated models.
-        rank: rank among the calibrated models and this one, 1 = best; None without them.
-        rank_lower: best rank in the interval.
-        rank_upper: worst rank in the interval.
-        n_calibrated: number of calibrated models other than this one.
-        n_items: number of items run.
-        n_bank: number of items in the bank.
-        reason: the rule that ended the session.
-        seconds: time that the answers took.
-        cost: cost of the items run; None if costs are not known.
-        full_cost: cost of all items of the bank.
-        lz_star: person fit of the answers (`irtcat.diagnose.person_fit`); low values mean misfit,
-            None if it is not defined.
-        unlike: how the model appears unlike the calibrated ones: codes of
-            `irtcat.prediction.UNLIKE`, none for most models.
-        estimand: whose score the interval is for: "run", "model" or "domain".
-        ranks_of: whose scores the interval of the rank is for; "" without a rank.
-        noise_source: how the noise of the runs is known (see `irtcat.prediction.Prediction`).
-        notes: messages about ambiguous settings (what was used), and about skipped items.
-        items: the items run, in order: task, sample, batch, answer (NaN: skipped), seconds; theta
-            and se after it (in a batch only after its last item, else NaN); chance, the probability
-            with which it was drawn (NaN: chosen by the criterion); theta_before and se_before, used
-            to choose it; its value by the criterion (NaN or infinite if undefined), and why it was
-            asked.
-    """
-
-    model: str
-    theta: Any
-    se: Any
-    score: float
-    lower: float
-    upper: float
-    level: float
-    estimator: str
-    rank: int | None
-    rank_lower: int | None
-    rank_upper: int | None
-    n_calibrated: int
-    n_items: int
-    n_bank: int
-    reason: str
-    seconds: float
-    cost: float | None
-    full_cost: float | None
-    lz_star: float | None
-    unlike: tuple[str, ...]
-    estimand: str
-    ranks_of: str
-    noise_source: str
-    notes: tuple[str, ...]
-    items: pd.DataFrame = field(repr=False)
-
-    def __str__(self) -> str:
-        return "\n".join(self.sentences())
-
-    def sentences(self) -> list[str]:
-        """A readable summary, as a list of sentences."""
-        pairs = zip(_as_tuple(self.theta), _as_tuple(self.se), strict=True)
-        ability = ", ".join(f"{theta:.3f} (SE {se:.3f})" for theta, se in pairs)
-        share = f"{self.n_items} of {self.n_bank} items ({self.n_items / self.n_bank:.1%})"
-        name = self.model or "The model"
-        out = [f"{name}: ability {ability} after {share}; ended by: {self.reason}."]
-        interval = f"{self.level:.0%} interval {self.lower:.3f} to {self.upper:.3f}"
-        source = "the bank's curves" if self.estimator == "bank" else self.estimator
-        score = f"{self.score:.3f}" if math.isfinite(self.score) else "unknown"
-        out.append(f"Predicted full score {score} ({interval}), by {source}.")
-        if self.rank is not None:
-            interval = f"{self.level:.0%} interval {self.rank_lower} to {self.rank_upper}"
-            out.append(f"Rank {self.rank} of {self.n_calibrated + 1} ({interval}).")
-            whose = self.estimand, self.ranks_of, self.noise_source
-            out.append(whose_scores(*whose, self.n_bank))
-        if self.cost is not None and self.full_cost is not None:
-            percentage = f" ({self.cost / self.full_cost:.1%})" if self.full_cost > 0 else ""
-            out.append(f"Cost {self.cost:g} of {self.full_cost:g}{percentage}.")
-        out.append(f"The answers took {self.seconds:.1f} seconds.")
-        if self.unlike:
-            reasons = " and ".join(UNLIKE[code].reason for code in self.unlike)
-            fit = "" if self.lz_star is None else f" (lz* = {self.lz_star:.2f})"
-            out.append(f"The model appears unlike the calibrated ones: {reasons}{fit}.")
-        return [*out, *self.notes]
-
-    def to_json(self) -> dict[str, Any]:
-        """All results except the table of items, as a JSON document."""
-        names = [name for name in self.__dataclass_fields__ if name != "items"]
-        return {name: json_value(getattr(self, name)) for name in names}
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row with the figures."""
-        row = {name: v for name, v in self.to_json().items() if name not in ("model", "notes")}
-        row["unlike"] = "; ".join(self.unlike)
-        index = pd.Index([self.model], dtype=object, name="subject")
-        return pd.DataFrame([row], index=index)
-
-
-def _as_tuple(value: Any) -> tuple[float, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def evaluate(
@@ -286,7 +171,7 @@ def evaluate(
         _compile(session)
         notes = harness.drive(session, items_by_id, None, progress)
         source = calibration if form is None else form
-        return _evaluation(
+        return evaluation_of(
             session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
         )
     # Raise errors before anything is written.
@@ -301,10 +186,10 @@ def evaluate(
             with _reporting_saved(session, folder.path):
                 notes = harness.drive(session, items_by_id, folder, progress)
             source = calibration if form is None else form
-            evaluation = _evaluation(
+            evaluation = evaluation_of(
                 session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
             )
-        _write(evaluation, folder)
+        write_evaluation(evaluation, folder)
     return evaluation
 
 
@@ -359,62 +244,3 @@ def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
         raise argument_error(
             "calibration", "responses to all items of the bank", f"none to {missing[0]}"
         )
-
-
-def _evaluation(
-    session: Session,
-    items_by_id: dict[str, Item],
-    source: Responses | ShortForm | None,
-    estimator: str | None,
-    level: float,
-    prices: dict[str, float] | None,
-    notes: list[str],
-    mismatch: str,
-    whose: dict[str, Any],
-) -> Evaluation:
-    """The results of a session that is over; the full score by the calibration or the form."""
-    if isinstance(source, ShortForm):
-        outcome, n_bank = score_by_form(session, source, level, **whose), source.n_items
-    else:
-        outcome = session.full_score(
-            source, estimator=estimator, level=level, mismatch=mismatch, **whose
-        )
-        n_bank = session.bank.n_items
-    lz_star, p = fit_of(session)
-    misfit = [MISFIT] if p is not None and p < UNLIKELY else []
-    table = item_table(session, items_by_id)
-    estimates, (cost, full_cost) = session.estimate(), spending(session, prices)
-    theta, se = estimates["theta"], estimates["se"]
-    return Evaluation(
-        model=session.head["subject"],
-        theta=tuple(theta) if isinstance(theta, list) else theta,
-        se=tuple(se) if isinstance(se, list) else se,
-        score=outcome.score,
-        lower=outcome.lower,
-        upper=outcome.upper,
-        level=level,
-        estimator=outcome.estimator,
-        rank=outcome.rank,
-        rank_lower=outcome.rank_lower,
-        rank_upper=outcome.rank_upper,
-        n_calibrated=outcome.n_calibrated,
-        n_items=int(estimates["n_items"]),
-        n_bank=n_bank,
-        reason=session.reason,
-        seconds=float(table["seconds"].sum()),
-        cost=cost,
-        full_cost=full_cost,
-        lz_star=lz_star,
-        unlike=(*filter(None, [outcome.unlike]), *misfit),
-        estimand=outcome.estimand,
-        ranks_of=outcome.ranks_of,
-        noise_source=outcome.noise_source,
-        notes=(*notes, *session.flags(), *(f"Predicted score: {text}." for text in outcome.notes)),
-        items=table,
-    )
-
-
-def _write(evaluation: Evaluation, folder: OutputFolder) -> None:
-    """The results, in full precision."""
-    write_csv(evaluation.items, folder.file(ITEMS))
-    write_json(folder.file(RESULT), evaluation)

@@ -11,6 +11,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, resolve_duplicates
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
 from irtcat.responses._forms import form_of
+from irtcat.responses._layout import has_first_item, has_ids
 from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,
@@ -23,7 +24,7 @@ from irtcat.responses._table import (
 )
 from irtcat.responses._words import coding_of
 from irtcat.responses.responses import RowName, row_name
-from irtcat.responses.wide import has_first_item, has_ids, read_wide
+from irtcat.responses.wide import read_wide
 
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"

@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtr
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.types import FloatArray
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.leaderboard.comparison import cluster_labels
+from irtcat.leaderboard.compared_models import cluster_labels
 from irtcat.leaderboard.grouping import GroupSpread, complete_items, scores_of, spread_of, unit_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import wilson_interval

@@ -1,7 +1,6 @@
 """Comparison of two models: whose score differs, by how much, and would a rerun agree?"""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,29 +9,22 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from irtcat._common.checks import argument_error, brief, check_choice, check_interval, is_number
-from irtcat._common.positions import positions_of_ids
-from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
-from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.io.convert import as_responses_like
-from irtcat.prediction.answers import recode
-from irtcat.prediction.clustered import Variance, mean_variance, total_of
-from irtcat.prediction.estimands import ESTIMANDS
-from irtcat.prediction.run_noise import (
-    MIN_NUMBERED,
-    Answers,
-    Noise,
-    Reliability,
-    judge_effect,
-    noise_of,
-    read_reruns,
-    seed_variance,
-    unexplained_variance,
+from irtcat._common.checks import argument_error, check_choice, check_interval, is_number
+from irtcat._common.progress import ProgressOption, with_progress
+from irtcat.leaderboard.compared_models import ModelPair, PairRuns, as_compared, read_models
+from irtcat.leaderboard.differences import (
+    MOST_ASSISTED,
+    Difference,
+    PairDesign,
+    VarianceParts,
+    chosen_method,
+    covariates,
+    noise_between,
+    shares_right,
+    widening_of,
 )
-from irtcat.prediction.task import is_sample
-from irtcat.responses import BASE_ITEM, Responses
-from irtcat.responses._conditions import check_conditions
-from irtcat.responses._trials import exact_shares
+from irtcat.prediction.estimands import ESTIMANDS
+from irtcat.responses import Responses
 from irtcat.selection import Subset
 
 METHODS = ("auto", "paired", "assisted")
@@ -43,18 +35,6 @@ COMPARED = {
 }
 """Whose scores are compared, and how they are called in the output."""
 
-RUN_COLUMNS = ("harness", "version", "judge", "scorer", "dataset_version")
-"""Metadata of subjects that say under which conditions a model was run."""
-
-RUN_SETTINGS = (
-    *("system_instruction_sha", "system_prompt", "instructions", "solvers", "task_args", "method"),
-    *("chat_template_sha", "override_chat_template", "add_special_tokens", "fewshot_as_multiturn"),
-    *("num_fewshot", "num_fewshots", "max_train_instances", "fewshot_seed", "task_version"),
-    *("gen_kwargs", "generate_config", "generation_config", "generation_parameters", "temperature"),
-    *("dataset", "hf_repo", "hf_revision", "scorers", "model_roles", "epochs_reducer"),
-)
-"""Settings of a task in logs that say the same: neither the model, nor how many items or trials."""
-
 POWER = 0.8
 """Power that defines the detectable difference and the number of further items."""
 
@@ -63,27 +43,6 @@ MIN_CLUSTERS = 8
 
 MAX_REPEATS = 100
 """Further trials of each item above which their number is not given."""
-
-FEWEST_PER_COVARIATE = 10
-MAX_LEVERAGE = 0.4
-"""Share of a single item in its own fitted value above which "auto" is not "assisted": the item
-decides a slope, and its residual says nothing. With 30 items and ten trials 6 % of the verdicts on
-equal models were false below it, and 10 to 42 % above (experiments/reruns)."""
-MOST_ASSISTED = 0.5
-"""Share of the items run above which "auto" is not "assisted" where the run noise is unknown: the
-bound of the old run's noise, which then counts, exceeds what the regression gains."""
-
-PAIRS_CHECKED = 600
-"""Calibrated pairs from which the widening is estimated."""
-
-FEWEST_MODELS = 20
-"""With fewer models the pairs do not show a quantile of their errors, only the mean square."""
-
-PRIOR_PAIRS = 4
-"""Models, less one, that the variance of a random choice of items counts for beside the pairs."""
-
-FEWEST_COMMON = 0.5
-"""Least share of the items run that both models of a calibrated pair have answered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,65 +162,6 @@ class Comparison:
         names = [name for name in self.__dataclass_fields__ if name not in ("new", "flags")]
         row = {name: getattr(self, name) for name in names} | {"flag": "; ".join(self.flags)}
         return pd.DataFrame([row], index=pd.Index([self.new], name="new"))
-
-
-class _Pair(NamedTuple):
-    """Two models on the items of a subset, and covariates of all items."""
-
-    difference: FloatArray
-    weights: FloatArray
-    item_ids: np.ndarray
-    at: IntArray
-    n_items: int
-    field: FloatArray
-    known_old: FloatArray | None
-    strata: FloatArray
-    """Indicators of strata but one, all items x strata."""
-
-
-class _Runs(NamedTuple):
-    """What is known of the runs of both models on these items."""
-
-    new: Answers
-    old: Answers
-    clusters: IntArray | None
-    judges: IntArray | None
-    reliability: Reliability | None
-    unit: float
-    """Difference of an item on which one model is once right more often than the other."""
-
-
-class _Difference(NamedTuple):
-    """A difference and its standard error; ``centre`` is the centre of the interval."""
-
-    difference: float
-    centre: float
-    se: float
-    df: float = np.inf
-
-
-class _Residuals(NamedTuple):
-    """Differences less their mean, or what a regression leaves of them."""
-
-    mean: float
-    shift: float
-    values: FloatArray
-    slopes: FloatArray
-
-
-class _Parts(NamedTuple):
-    """The variance of a difference: from the choice of items, and what stays with all items."""
-
-    items: Variance
-    """``V`` in ``(1 - k/N) V``."""
-    rest: Variance
-    """``W`` in ``(k/N) W``."""
-    runs: Variance
-    """Effects of whole runs."""
-    independent: bool
-    """Whether V and W are estimated from different things."""
-    judges: Variance = Variance(0.0, np.inf)
-    """The choice of judges, which further trials do not reduce."""
 
 
 @with_progress("Comparing two models")
@@ -417,18 +317,18 @@ def compare(
     names, pair, runs, sampled, flags = read_models(
         calibration, subset, responses, new, old, mismatch, clusters, reruns, strata, recipe, judges
     )
-    shares = _shares_right(pair)
-    columns = _covariates(pair, shares)
+    shares = shares_right(pair)
+    columns = covariates(pair, shares)
     share = len(pair.difference) / pair.n_items
-    noise = _noise(runs, pair.weights, estimand, 1.0)
+    noise = noise_between(runs, pair.weights, estimand, 1.0)
     gains = (
         estimand == "run" or noise is not None or pair.known_old is None or share <= MOST_ASSISTED
     )
-    method = _chosen_method(method, pair, columns, gains)
+    method = chosen_method(method, pair, columns, gains)
     z = ndtri(0.5 + level / 2)
     widening = 1.0
     if not sampled:
-        widening, note = _widening(pair, shares, method, runs.unit, level, z, progress)
+        widening, note = widening_of(pair, shares, method, runs.unit, level, z, progress)
         flags.append(note)
     if estimand != "run" and noise is not None:
         flags += noise.flags
@@ -438,7 +338,7 @@ def compare(
             f"{one} has one trial and {more} several: its run noise is unknown, and the variance "
             "is that of single runs"
         )
-    design = _Design(
+    design = PairDesign(
         pair=pair,
         runs=runs,
         shares=shares,
@@ -451,137 +351,11 @@ def compare(
     return conclude(names, design, float(level), float(margin), flags)
 
 
-class _Design(NamedTuple):
-    """Two models and how they are compared."""
-
-    pair: _Pair
-    runs: _Runs
-    shares: FloatArray
-    columns: FloatArray
-    estimand: str
-    method: str
-    widening: float
-
-    def at(self, ratio: float) -> tuple[_Difference, _Parts, float]:
-        """The estimate of new - R old, the parts of its variance, and that of the runs alone."""
-        pair, runs = self.pair, self.runs
-        if ratio != 1:
-            pair = pair._replace(difference=runs.new.mean - ratio * runs.old.mean)
-        noise = _noise(runs, pair.weights, self.estimand, ratio)
-        share = len(pair.difference) / pair.n_items
-        residuals = _residuals(pair.difference, pair, self.columns, self.method)
-        parts = _parts(pair, runs, noise, residuals, self.shares, self.estimand, self.method, ratio)
-        if self.estimand != "run" and runs.judges is not None and runs.clusters is not None:
-            effect = judge_effect(pair.difference, pair.weights, runs.clusters, runs.judges)
-            parts = parts._replace(judges=effect)
-        if self.estimand == "run" and runs.clusters is None:
-            estimate = _estimate(pair.difference, pair, self.columns, self.method, runs.unit)
-            estimate = estimate._replace(se=estimate.se * self.widening)
-        else:
-            estimate = _combined(pair, runs, residuals, parts, share, self.widening)
-        run_variance = noise.answers.value + noise.runs.value if noise else parts.items.value
-        return estimate, parts, run_variance
-
-
-def _noise(runs: _Runs, weights: FloatArray, estimand: str, ratio: float) -> Noise | None:
-    """The variance of new - R old that is due to the runs, or to the seeds; None if unknown."""
-    if estimand == "recipe":
-        seeds = seed_variance(runs.new, weights), seed_variance(runs.old, weights).times(ratio**2)
-        return Noise(Variance(0.0, np.inf), total_of(*seeds), ())
-    return noise_of(runs.new, runs.old, weights, runs.clusters, runs.reliability, ratio)
-
-
 def check_margin(margin: Any) -> None:
     """Raise unless the margin is a difference of scores."""
     if not is_number(margin) or not 0 <= margin < 1:
         must = "a difference of scores of at least 0 and below 1 (0.02 for 2 points)"
         raise argument_error("margin", must, margin)
-
-
-def as_compared(
-    calibration: Any, subset: Any, responses: Any
-) -> tuple[Responses | None, Responses]:
-    """The calibration, which a subset needs, and the responses of the models to compare."""
-    if calibration is not None:
-        calibration = as_responses_like(calibration, "calibration", None)
-    elif subset is not None:
-        raise argument_error("calibration", "given with a subset", None)
-    return calibration, as_responses_like(responses, "responses", calibration)
-
-
-def _chosen_method(method: str, pair: _Pair, columns: FloatArray, gains: bool) -> str:
-    """The method; "auto" is "assisted" where that gains and enough items were run."""
-    k, n_covariates = len(pair.difference), columns.shape[1]
-    if method == "auto":
-        enough = k >= FEWEST_PER_COVARIATE * (n_covariates + 1)
-        known = pair.known_old is not None or pair.strata.shape[1] > 0
-        if not (known and enough and gains):
-            return "paired"
-        greatest = float(_regression(pair.weights, columns[pair.at])[2].max())
-        return "assisted" if greatest <= MAX_LEVERAGE else "paired"
-    if method == "assisted" and k <= n_covariates + 2:
-        must = f"paired for fewer than {n_covariates + 3} items"
-        raise argument_error("method", must, method)
-    return method
-
-
-def _padded(variance: Variance, effective: float, unit: float) -> Variance:
-    """The variance with one more item on either side that differs by ``unit``."""
-    if unit == 0:
-        return variance
-    value = (effective**2 * variance.value + 2 * unit**2) / (effective + 2) ** 2
-    return Variance(value, variance.df)
-
-
-def _parts(
-    pair: _Pair,
-    runs: _Runs,
-    noise: Noise | None,
-    residuals: _Residuals,
-    shares: FloatArray,
-    estimand: str,
-    method: str,
-    ratio: float,
-) -> _Parts:
-    """The variance of the choice of items, and what the estimand adds with all items run."""
-    w, k = pair.weights, len(pair.difference)
-    effective = 1 / float(w @ w)
-    items = mean_variance(w, residuals.values, runs.clusters)
-    items = Variance(items.value, max(items.df - len(residuals.slopes), 1.0))
-    items = _padded(items, effective, runs.unit)
-    no_variance = Variance(0.0, np.inf)
-    effects = noise.runs if noise else no_variance
-    if estimand == "run":
-        return _Parts(items, no_variance, no_variance, independent=True)
-    if estimand == "domain":
-        plain = mean_variance(w, pair.difference - residuals.mean, runs.clusters)
-        return _Parts(items, _padded(plain, effective, runs.unit), effects, independent=False)
-    if noise is not None:
-        return _Parts(items, noise.answers, effects, independent=True)
-    rest = items.value
-    if method == "assisted" and pair.known_old is not None:
-        slope = float(residuals.slopes[-1])
-        lost = max(ratio**2 - (ratio + slope) ** 2, 0.0)
-        rest += lost * unexplained_variance(pair.known_old, shares) / k
-    return _Parts(items, Variance(rest, items.df), effects, independent=False)
-
-
-def _combined(
-    pair: _Pair, runs: _Runs, residuals: _Residuals, parts: _Parts, share: float, widening: float
-) -> _Difference:
-    """The difference with the standard error of the estimand."""
-    effective = 1 / float(pair.weights @ pair.weights)
-    items, rest = parts.items.times((1 - share) * widening**2), parts.rest.times(share)
-    if not parts.independent:
-        df = min(items.df, rest.df)
-        items, rest = Variance(items.value + rest.value, df), Variance(0.0, np.inf)
-    total = total_of(items, rest, parts.runs, parts.judges)
-    # The added items are a guess of the items not run: what the others gave is not moved to 0.
-    unknown = 1 - share if parts.independent else 1.0
-    shrunk = 1 - unknown * 2 / (effective + 2) if runs.unit else 1.0
-    difference = residuals.mean + residuals.shift
-    centre = residuals.mean * shrunk + residuals.shift
-    return _Difference(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
 
 
 def t_quantile(df: float, probability: float) -> float:
@@ -600,7 +374,7 @@ def _ratio(value: float, se: float) -> float:
 
 
 def _conclude(
-    names: tuple[str, str], design: _Design, level: float, margin: float, flags: list[str]
+    names: tuple[str, str], design: PairDesign, level: float, margin: float, flags: list[str]
 ) -> Comparison:
     """Interval, verdict and what would settle an open one."""
     pair, runs, estimand = design.pair, design.runs, design.estimand
@@ -670,14 +444,14 @@ class Closing(NamedTuple):
     p_worse: float
 
 
-def closing_of(pair: Any, runs: Any, margin: float, level: float) -> Closing:
+def closing_of(pair: ModelPair, runs: PairRuns, margin: float, level: float) -> Closing:
     """The "paired" interval for the estimand "model" of two models that answered all items."""
-    shares = _shares_right(pair)
-    design = _Design(
+    shares = shares_right(pair)
+    design = PairDesign(
         pair=pair,
         runs=runs,
         shares=shares,
-        columns=_covariates(pair, shares),
+        columns=covariates(pair, shares),
         estimand="model",
         method="paired",
         widening=1.0,
@@ -688,18 +462,18 @@ def closing_of(pair: Any, runs: Any, margin: float, level: float) -> Closing:
     return Closing(estimate.centre - half, estimate.centre + half, _probability(estimate.df, ratio))
 
 
-def has_few_clusters(runs: Any) -> bool:
+def has_few_clusters(runs: PairRuns) -> bool:
     """Whether there are clusters, and too few for a verdict."""
     return bool(_few_clusters(runs))
 
 
-def _few_clusters(runs: _Runs) -> int:
+def _few_clusters(runs: PairRuns) -> int:
     """The number of clusters where they are too few for a verdict, else 0."""
     n = 0 if runs.clusters is None else int(runs.clusters.max()) + 1
     return n if n < MIN_CLUSTERS else 0
 
 
-def _supported(verdict: str, runs: _Runs, flags: list[str]) -> str:
+def _supported(verdict: str, runs: PairRuns, flags: list[str]) -> str:
     """The verdict; "cannot tell", and a flag, where clusters are too few."""
     n = _few_clusters(runs)
     if not n:
@@ -710,7 +484,7 @@ def _supported(verdict: str, runs: _Runs, flags: list[str]) -> str:
 
 
 def _conclude_ratio(
-    names: tuple[str, str], design: _Design, level: float, margin: float, flags: list[str]
+    names: tuple[str, str], design: PairDesign, level: float, margin: float, flags: list[str]
 ) -> Comparison:
     """The same for new / old - 1: all R for which the interval of new - R old holds 0."""
     pair, runs = design.pair, design.runs
@@ -825,10 +599,10 @@ def _same_verdict(verdict: str, centre: float, half: float, margin: float, run_s
 
 def _needed(
     verdict: str,
-    estimate: _Difference,
-    parts: _Parts,
+    estimate: Difference,
+    parts: VarianceParts,
     estimand: str,
-    runs: _Runs,
+    runs: PairRuns,
     k: int,
     n: int,
     q: float,
@@ -859,480 +633,3 @@ def _needed(
     r = float(np.median(trials[trials > 0]))
     more = np.ceil(r * (rest / target - 1) - 1e-9) if target > 0 else np.inf
     return more_items, int(more) if more <= MAX_REPEATS else None
-
-
-def _residuals(d: FloatArray, pair: _Pair, columns: FloatArray, method: str) -> _Residuals:
-    """Differences less their mean, or leave-one-out residuals of their regression."""
-    k, w = len(d), pair.weights
-    mean = float(w @ d)
-    if method != "assisted":
-        return _Residuals(mean, 0.0, d - mean, np.empty(0))
-    centred, solve, leverage = _regression(w, columns[pair.at])
-    slopes = solve @ (np.sqrt(w * k) * (d - mean))
-    shift = float((columns.mean(axis=0) - w @ columns[pair.at]) @ slopes)
-    # Leave-one-out residuals correct for slopes fitted to the same items.
-    residual = (d - mean - centred @ slopes) / np.maximum(1 - leverage, 1 / k)
-    return _Residuals(mean, shift, residual, slopes)
-
-
-def _regression(w: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Centred covariates, the solution of their weighted regression, and each item's leverage."""
-    root_weights = np.sqrt(w * len(w))[:, None]
-    centred = z - w @ z
-    solve = np.linalg.pinv(root_weights * centred, rcond=1e-8)
-    return centred, solve, np.einsum("ij,ji->i", root_weights * centred, solve)
-
-
-def _estimate(
-    d: FloatArray, pair: _Pair, columns: FloatArray, method: str, unit: float
-) -> _Difference:
-    """The difference of full scores of these runs."""
-    k, n, w = len(d), pair.n_items, pair.weights
-    mean, shift, residual, _ = _residuals(d, pair, columns, method)
-    effective = 1 / float(w @ w)
-    if not unit and np.ptp(d) == 0:
-        unit = 1.0  # equal differences so far are not certainty
-    added = 2 if unit else 0
-    spread = float(w @ residual**2) * effective + added * unit**2
-    variance = spread / (effective + added if unit else max(effective - 1, 1.0))
-    se = np.sqrt((1 - k / n) * variance / (effective + added))
-    centre = mean * effective / (effective + added) if k < n else mean
-    return _Difference(mean + shift, centre + shift, float(se))
-
-
-def _shares_right(pair: _Pair) -> FloatArray:
-    """Share of the calibrated models that are right on every item."""
-    is_observed = ~np.isnan(pair.field)
-    counts = is_observed.sum(axis=0)
-    total = np.where(is_observed, pair.field, 0).sum(axis=0)
-    return np.divide(total, counts, out=np.full(pair.n_items, 0.5), where=counts > 0)
-
-
-def _covariates(pair: _Pair, shares: FloatArray) -> FloatArray:
-    """Covariates of every item: strata, share right, and the old model's answer if known."""
-    columns = [pair.strata, shares]
-    if pair.known_old is not None:
-        columns.append(pair.known_old)
-    return np.column_stack(columns)
-
-
-def _widening(
-    pair: _Pair,
-    shares: FloatArray,
-    method: str,
-    unit: float,
-    level: float,
-    z: float,
-    progress: Progress | None,
-) -> tuple[float, str]:
-    """Factor by which intervals must be widened to cover pairs of calibrated models."""
-    note = "items not drawn at random"
-    answered = ~np.isnan(pair.field)
-    run = answered[:, pair.at].astype(np.float32)
-    common = run @ run.T  # number of the items run that both models of a pair have answered
-    least = max(2.0, FEWEST_COMMON * len(pair.at))
-    if method == "assisted":
-        least = max(least, _covariates(pair, shares).shape[1] + 3.0)
-    outside = np.ones(pair.n_items, bool)
-    outside[pair.at] = False
-    usable = np.asarray(answered[:, outside].any(axis=1))
-    one, other = np.nonzero(np.triu((common >= least) & usable & usable[:, None], 1))
-    n_models = len(np.union1d(one, other))
-    order = np.random.default_rng(0).permutation(len(one))  # so that ties have no order
-    one, other = one[order], other[order]
-    filled = np.nan_to_num(pair.field[:, pair.at], nan=0.0)
-    mean = (filled @ pair.weights) / np.maximum(run @ pair.weights, 1e-12)
-    # Pairs that differ by as much as these two on the items run.
-    apart = np.abs(np.abs(mean[one] - mean[other]) - abs(pair.weights @ pair.difference))
-    close = np.argsort(apart, kind="stable")[:PAIRS_CHECKED]
-    begin, ratios = Steps(progress, len(close)), []
-    for number, at in enumerate(close, start=1):
-        begin(f"Pair {number} of {len(close)} of calibrated models")
-        models = pair.field[[one[at], other[at]]]
-        similar, similar_shares, true = _similar(pair, shares, *models)
-        if similar.weights.sum() == 0 or len(similar.at) == similar.n_items:
-            continue
-        columns = _covariates(similar, similar_shares)
-        estimate = _estimate(similar.difference, similar, columns, method, unit)
-        ratios.append(abs(estimate.centre - true) / max(estimate.se, 1e-12))
-    if n_models >= FEWEST_MODELS and ratios:
-        wider = float(np.quantile(ratios, level, method="higher")) / z
-    else:
-        df = max(n_models - 1, 0) if ratios else 0
-        freedom = PRIOR_PAIRS + df
-        square = (PRIOR_PAIRS + df * np.mean(np.square(ratios or [1.0]))) / freedom
-        wider = float(stdtrit(freedom, 0.5 + level / 2) * np.sqrt(square)) / z
-    reason = "as calibrated pairs need" if ratios else "without calibrated pairs to check it"
-    wider = max(wider, 1.0)
-    return wider, f"{note}: interval widened x {wider:.2f}, {reason}"
-
-
-def _similar(
-    pair: _Pair, shares: FloatArray, first: FloatArray, second: FloatArray
-) -> tuple[_Pair, FloatArray, float]:
-    """Two calibrated models on the items that both answered: pair, shares right, difference."""
-    both = ~np.isnan(first) & ~np.isnan(second)
-    run = pair.at
-    kept = both[run]
-    items, weights = run[kept], pair.weights[kept]
-    position = np.cumsum(both) - 1  # among the items that both answered
-    similar = pair._replace(
-        difference=(first - second)[items],
-        weights=weights / (weights.sum() or 1.0),
-        at=position[items],
-        n_items=int(both.sum()),
-        known_old=None if pair.known_old is None else second[both],
-        strata=pair.strata[both],
-    )
-    return similar, shares[both], float((first - second)[both].mean())
-
-
-def read_models(
-    calibration: Responses | None,
-    subset: Any,
-    responses: Responses,
-    new: str | None,
-    old: str | None,
-    mismatch: str,
-    clusters: Any,
-    reruns: Any,
-    strata: Any = None,
-    recipe: Any = None,
-    judges: str | None = None,
-) -> tuple[tuple[str, str], _Pair, _Runs, bool, list[str]]:
-    """Both models' answers by item, whether the items are a probability sample, and flags."""
-    reference = responses if calibration is None else calibration
-    names, members, sources, new_row, old_row = _rows(
-        reference, calibration, subset, responses, new, old, recipe
-    )
-    both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
-    flags = _differences_of_runs(members, sources)
-    if subset is None:
-        universe: IntArray = np.flatnonzero(both)
-        positions: IntArray = universe
-        weights: FloatArray = np.ones(len(universe))
-        sampled = True
-        if len(universe) < len(both):
-            flags.append(f"{len(both) - len(universe)} of {len(both)} items not answered by both")
-    else:
-        universe = np.arange(len(both))
-        positions, weights = _run_items(reference, subset)
-        sampled = bool(is_sample(subset, len(both)))
-        answered = both[positions]
-        if not answered.all():
-            missing = np.count_nonzero(~answered)
-            flags.append(f"{missing} of {len(positions)} items not answered by both")
-        positions, weights = positions[answered], weights[answered]
-    if len(positions) < 2 or not weights.sum() > 0:
-        raise argument_error("responses", "answers of both to at least 2 items", len(positions))
-    known_old = None if subset is None or np.isnan(old_row.mean).any() else old_row.mean
-    used = positions if known_old is None else universe
-    item_ids = reference.item_ids[used]
-    for source in {id(source): source for source in (*sources, responses)}.values():
-        check_conditions(reference.items, source.items, mismatch, items=item_ids)
-    field: FloatArray = np.empty((0, len(universe)))
-    if calibration is not None and subset is not None:
-        field = _field(calibration, [name for models in members for name in models])
-    new_run, old_run = new_row.at(positions), old_row.at(positions)
-    pair = _Pair(
-        difference=new_run.mean - old_run.mean,
-        weights=weights / weights.sum(),
-        item_ids=reference.item_ids[positions],
-        at=np.searchsorted(universe, positions),
-        n_items=len(universe),
-        field=field,
-        known_old=known_old,
-        strata=_strata(strata, (reference, responses), reference.item_ids[universe]),
-    )
-    if clusters is None and BASE_ITEM in reference.items:
-        clusters = BASE_ITEM
-        flags.append("the judgements of one item are a cluster")
-    labels, note = cluster_labels(clusters, (reference, responses), reference.item_ids[positions])
-    flags += note
-    known = tuple(dict.fromkeys((responses, reference)))
-    runs = _Runs(
-        new=new_run,
-        old=old_run,
-        clusters=labels,
-        judges=_judges(judges, reference, reference.item_ids[positions], flags),
-        reliability=read_reruns(reruns, known, reference, mismatch),
-        unit=_unit(pair.difference, sources, (new_run, old_run)) if recipe is None else 0.0,
-    )
-    return names, pair, runs, sampled, flags
-
-
-def _rows(
-    reference: Responses,
-    calibration: Responses | None,
-    subset: Any,
-    responses: Responses,
-    new: str | None,
-    old: str | None,
-    recipe: Any,
-) -> tuple[tuple[str, str], list[list[str]], tuple[Responses, Responses], Answers, Answers]:
-    """Names of both models or recipes, their models, the responses with these, and the answers."""
-    if recipe is not None:
-        names, members = _recipes(responses, recipe, new, old)
-        rows = [_seeds(responses, models, reference) for models in members]
-        return names, members, (responses, responses), rows[0], rows[1]
-    names, sources = _names(calibration, subset, responses, new, old)
-    rows = [_answers(source, name, reference) for source, name in zip(sources, names, strict=True)]
-    return names, [[name] for name in names], sources, rows[0], rows[1]
-
-
-def _names(
-    calibration: Responses | None,
-    subset: Any,
-    responses: Responses,
-    new: str | None,
-    old: str | None,
-) -> tuple[tuple[str, str], tuple[Responses, Responses]]:
-    """Ids of the new and the old model, and the responses that have them."""
-    new_id = str(responses.subject_ids[-1] if new is None else new)
-    old_id = str(responses.subject_ids[0] if old is None else old)
-    earlier = calibration if subset is None else None  # it has the old run, maybe of one id
-    if old is None and new_id == old_id and earlier is not None and earlier.n_subjects == 1:
-        old_id = old = str(earlier.subject_ids[0])
-    if new_id == old_id and old is None:
-        must = f"given: responses have {new_id} alone, and a calibrated model can be the old one"
-        if responses.n_subjects > 1:
-            must = f"given, as the first model of responses, {new_id}, is the new one"
-        raise argument_error("old", must, "nothing")
-    if new_id == old_id and (earlier is None or old_id not in earlier):
-        raise argument_error("new", "a model other than old", new_id)
-    candidates = [responses] if calibration is None else [responses, calibration]
-    if new_id == old_id:
-        candidates.reverse()
-    first = _source_of([responses], new_id, "new")
-    return (new_id, old_id), (first, _source_of(candidates, old_id, "old"))
-
-
-def _recipes(
-    responses: Responses, recipe: Any, new: str | None, old: str | None
-) -> tuple[tuple[str, str], list[list[str]]]:
-    """Names of two recipes, and the ids of the models that each has trained."""
-    ids = [str(subject) for subject in responses.subject_ids]
-    labels = groups_of(recipe, "recipe", [responses.subjects], pd.Index(ids), "subject")
-    known = [str(name) for name in labels.dropna().unique()]
-    if len(known) < 2:
-        raise argument_error("recipe", "two recipes or more", known)
-    names = (known[-1] if new is None else str(new), known[0] if old is None else str(old))
-    members = []
-    for name, argument in zip(names, ("new", "old"), strict=True):
-        if name not in known:
-            raise argument_error(argument, f"one of the recipes {', '.join(known[:6])}", name)
-        members.append([model for model in ids if str(labels[model]) == name])
-        if len(members[-1]) < 2:
-            must = "one of at least two models of each recipe: the variance between seeds"
-            got = f"{len(members[-1])} of {name}"
-            raise argument_error("recipe", must, got, advice=SINGLE_SEED)
-    if names[0] == names[1]:
-        raise argument_error("new", "a recipe other than old", names[0])
-    return names, members
-
-
-SINGLE_SEED = 'With one model of each compare the models: estimand="model".'
-
-
-def _seeds(source: Responses, models: Sequence[str], reference: Responses) -> Answers:
-    """The answers of a recipe's models, as those of numbered trials; all answered, or none."""
-    scores = np.column_stack([_answers(source, name, reference).mean for name in models])
-    mean = scores.mean(axis=1)
-    return Answers(mean, np.where(np.isnan(mean), 0, len(models)), scores)
-
-
-def _judges(
-    judges: str | None, reference: Responses, item_ids: np.ndarray, flags: list[str]
-) -> IntArray | None:
-    """The number of the judge of each judgement; None, and a flag, where there are too few."""
-    if judges is None:
-        return None
-    if BASE_ITEM not in reference.items:
-        advice = f'Read them with Responses.from_long(table, facets="{judges}").'
-        raise argument_error("judges", "a facet of the responses", judges, advice)
-    ids = pd.Index([str(item) for item in item_ids])
-    labels = groups_of(judges, "judges", [reference.items], ids, "item")
-    codes, names = pd.factorize(labels.astype(str))
-    if len(names) < MIN_NUMBERED:
-        n = "1 judge" if len(names) == 1 else f"{len(names)} judges"
-        flags.append(f"{n}: whether other judges would agree is not identified")
-        return None
-    items = groups_of(BASE_ITEM, "judges", [reference.items], ids, "item")
-    if pd.Series(codes).groupby(items.to_numpy()).nunique().max() < len(names):
-        flags.append("no item judged by all judges: whether others would agree is not identified")
-        return None
-    return np.asarray(codes)
-
-
-def _strata(strata: Any, tables: Sequence[Responses], item_ids: np.ndarray) -> FloatArray:
-    """Indicators of the strata of all items, but of the largest one."""
-    if strata is None:
-        return np.empty((len(item_ids), 0))
-    ids = pd.Index([str(item) for item in item_ids])
-    labels = groups_of(strata, "strata", [table.items for table in tables], ids, "item")
-    if labels.isna().any():
-        missing = labels.index[labels.isna().to_numpy()]
-        raise argument_error("strata", "given for every item", f"none for {brief(missing[0])}")
-    codes = pd.factorize(labels.astype(str))[0]
-    largest = np.argmax(np.bincount(codes))
-    kept = [code for code in range(codes.max() + 1) if code != largest]
-    return (codes[:, None] == kept).astype(float)
-
-
-def _source_of(sources: Sequence[Responses], name: str, argument: str) -> Responses:
-    """The first responses that have a model."""
-    for source in sources:
-        if name in source:
-            return source
-    names = list(sources[0].subject_ids) + ["or a calibrated model"] * (len(sources) - 1)
-    raise argument_error(argument, f"one of {', '.join(map(str, names[:6]))}", name)
-
-
-def _run_items(reference: Responses, subset: Any) -> tuple[IntArray, FloatArray]:
-    """Positions and weights of the items of a subset."""
-    subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
-    if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
-        raise argument_error("subset", "a Subset or a list of different item ids", subset)
-    all_items = pd.Index(np.asarray(reference.item_ids, dtype=str))
-    positions = positions_of_ids("subset", subset_ids, all_items)
-    equal = np.full(len(positions), 1 / len(positions))
-    return positions, np.asarray(getattr(subset, "weights", equal), float)
-
-
-def _answers(source: Responses, name: str, reference: Responses) -> Answers:
-    """A model's scores on the reference's items, 0 to 1, with its trials."""
-    row = int(np.flatnonzero(source.subject_ids == name)[0])
-    n_items = reference.n_items
-    present: BoolArray = np.ones(n_items, bool)
-    at: IntArray = np.arange(n_items)
-    if not np.array_equal(source.item_ids, reference.item_ids):
-        index = pd.Index(np.asarray(source.item_ids, str))
-        positions = index.get_indexer(pd.Index(np.asarray(reference.item_ids, str)))
-        present = positions >= 0
-        at = positions[present]
-    mean = np.full(n_items, np.nan)
-    n_trials = np.zeros(n_items, int)
-    values = source.values[row, at]
-    trials = None if source.trials is None else source.trials[row, at]
-    if source.is_fractional:
-        if reference.n_categories != 2:
-            must = f"in {reference.n_categories} categories, like the calibration"
-            raise argument_error("responses", must, source.kind)
-        mean[present] = exact_shares(values, trials)
-    else:
-        codes = recode(values[None], source, reference, "responses")[0]
-        mean[present] = np.where(codes < 0, np.nan, codes / max(reference.n_categories - 1, 1))
-    n_trials[~np.isnan(mean)] = 1
-    if trials is not None:
-        n_trials[present] = trials
-    scores = None
-    numbered = getattr(source, "trial_values", None)
-    if numbered is not None:
-        scores = np.full((n_items, numbered.shape[2]), np.nan)
-        scores[present] = numbered[row, at]
-    return Answers(mean, n_trials, scores)
-
-
-def _unit(
-    d: FloatArray, sources: tuple[Responses, Responses], runs: tuple[Answers, Answers]
-) -> float:
-    """Difference of one trial; 0 for scores that are neither counts nor categories."""
-    trials = max(int(np.median(run.n_trials)) for run in runs)
-    continuous = any(s.is_fractional and s.trials is None for s in sources) and trials == 1
-    if continuous and float(np.ptp(d)) > 0:
-        return 0.0
-    return 1 / max(trials, 1)
-
-
-def _differences_of_runs(
-    members: Sequence[Sequence[str]], sources: tuple[Responses, Responses]
-) -> list[str]:
-    """What the models' metadata say of different conditions of their runs."""
-    flags = []
-    for column in RUN_COLUMNS:
-        if not all(column in source.subjects for source in sources):
-            continue
-        pairs = zip(sources, members, strict=True)
-        values = [source.subjects[column].loc[list(models)] for source, models in pairs]
-        if any(value.isna().any() for value in values):
-            continue
-        new, old = (", ".join(map(str, value.unique())) for value in values)
-        if new != old:
-            flags.append(f"other {column}: {brief(new)} instead of {brief(old)}")
-    pairs = zip(sources, members, strict=True)
-    after, before = (_settings(source, list(models)) for source, models in pairs)
-    for task, name in before:
-        if (task, name) in after and after[task, name] != before[task, name]:
-            new, old = (", ".join(sorted(values[task, name])) for values in (after, before))
-            flags.append(
-                f"other {name} in task {brief(task)}: {brief(new)} instead of {brief(old)}"
-            )
-    return flags
-
-
-def _settings(source: Responses, models: list[str]) -> dict[tuple[str, str], set[str]]:
-    """Values of the `RUN_SETTINGS` of models' runs by task, as logs give them; "none" if unset."""
-    found: dict[tuple[str, str], set[str]] = {}
-    texts = source.subjects.loc[models].get("settings", pd.Series(dtype=object))
-    for text in texts.dropna():
-        try:
-            tasks = json.loads(text)
-        except (TypeError, ValueError):
-            continue
-        for task, values in tasks.items() if isinstance(tasks, dict) else ():
-            for name in RUN_SETTINGS if isinstance(values, dict) else ():
-                found.setdefault((task, name), set()).add(str(values.get(name, "none")))
-    return found
-
-
-def cluster_labels(
-    clusters: Any, tables: Sequence[Responses], item_ids: np.ndarray
-) -> tuple[IntArray | None, list[str]]:
-    """The number of the cluster of each item, and a flag where there is one item in each."""
-    if clusters is None:
-        return None, []
-    ids = pd.Index([str(item) for item in item_ids])
-    values = groups_of(clusters, "clusters", [table.items for table in tables], ids, "item")
-    if values.isna().all():
-        raise argument_error("clusters", "given for items that both answered", "none of them")
-    alone: BoolArray = values.isna().to_numpy()
-    labels = pd.factorize(values.astype(str))[0]
-    labels[alone] = len(labels) + np.arange(int(alone.sum()))
-    labels = np.unique(labels, return_inverse=True)[1]
-    if labels.max() + 1 == len(labels):
-        return None, ["every cluster has one item, as without clusters"]
-    return labels, []
-
-
-def groups_of(
-    groups: Any, argument: str, tables: Sequence[pd.DataFrame], ids: pd.Index, kind: str
-) -> pd.Series:
-    """The group of each item or subject; missing where it has none.
-
-    Args:
-        groups: a column of one of the tables, or a mapping from id to group.
-        argument: its name, for messages.
-        tables: metadata, indexed by id.
-        ids: ids, as text.
-        kind: "item" or "subject".
-    """
-    if isinstance(groups, str):
-        table = next((table for table in tables if groups in table), None)
-        if table is None:
-            columns = [str(column) for table in tables for column in table.columns]
-            known = ", ".join(dict.fromkeys(columns)) or "none: there are no columns"
-            raise argument_error(argument, f"a column of the {kind}s ({known})", groups)
-        groups = table[groups]
-    elif not isinstance(groups, (Mapping, pd.Series)):
-        must = f"a column of the {kind}s, or a mapping from {kind} to group"
-        raise argument_error(argument, must, groups)
-    known_groups = pd.Series(dict(groups.items()), dtype=object)
-    known_groups.index = known_groups.index.map(str)
-    return known_groups.reindex(ids)
-
-
-def _field(calibration: Responses, names: Sequence[str]) -> FloatArray:
-    """Answers of the calibrated models other than these."""
-    others = ~np.isin(calibration.subject_ids.astype(str), names)
-    scores = calibration.to_numpy() / max(calibration.n_categories - 1, 1)
-    return scores[others] if others.any() else scores

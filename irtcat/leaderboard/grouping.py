@@ -13,7 +13,8 @@ from irtcat._common.checks import argument_error, check_choice, check_count, che
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.leaderboard.comparison import MIN_CLUSTERS, cluster_labels, t_quantile
+from irtcat.leaderboard.compared_models import cluster_labels
+from irtcat.leaderboard.comparison import MIN_CLUSTERS, t_quantile
 from irtcat.prediction.clustered import mean_variance, total_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import wilson_interval

@@ -14,7 +14,8 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.leaderboard.comparison import cluster_labels, groups_of, t_quantile
+from irtcat.leaderboard.compared_models import cluster_labels, groups_of
+from irtcat.leaderboard.comparison import t_quantile
 from irtcat.leaderboard.horizon_likelihood import Tasks, fit_horizons
 from irtcat.leaderboard.trends import Trend, TrendScale, check_years, fit_trend
 from irtcat.responses import Responses

@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, brief, check_interval, is_number, shorten
 from irtcat._common.dates import as_years
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.leaderboard.comparison import groups_of
+from irtcat.leaderboard.compared_models import groups_of
 from irtcat.leaderboard.completion import RANK, Completion, completed, fitted_factors
 from irtcat.leaderboard.trends import Trend, TrendScale, check_years, fit_trend
 

@@ -3,111 +3,29 @@
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import (
-    InputError,
-    argument_error,
-    check_choice,
-    check_count,
-    check_interval,
-)
+from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.executors import check_executor, in_order
 from irtcat._common.progress import ProgressOption, with_progress
-from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank
-from irtcat.fitting import EM, fit
 from irtcat.io import as_responses
 from irtcat.io.convert import ResponsesLike
-from irtcat.leaderboard.board import Leaderboard, Run
-from irtcat.leaderboard.metrics import METRICS, compare_scores
-from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups, split_subjects
+from irtcat.leaderboard.board import Leaderboard
+from irtcat.leaderboard.hold_outs import HoldOuts, ProtocolPlan
+from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups
 from irtcat.models import get_model
-from irtcat.prediction import ESTIMATORS, full_scores, predict
+from irtcat.prediction import ESTIMATORS
 from irtcat.responses import Responses
-from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, Subset, expectation_of, select
+from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, expectation_of
 
 Progress = Callable[[int, int, str], None]
 """Called as ``progress(done, total, text)``; one unit is one subset."""
 
-TOLERANCE = 1e-3
-"""Tolerance of the calibrations, in standard errors: smaller changes hardly affect the scores."""
-
 ALL = "all"
 BY_GROUP = frozenset({"stratified-group", "stratified-both"})
 """Strategies that need groups of items, which a leaderboard does not have."""
-
-
-class _EvaluationPlan(NamedTuple):
-    """The checked arguments of `evaluate`."""
-
-    strategies: tuple[str, ...]
-    estimators: tuple[str, ...]
-    n_items: tuple[int, ...]
-    seeds: tuple[int, ...]
-    split: str
-    share: float
-    model: str
-    tau: float | None
-    level: float
-    top: int
-    lenient: bool
-    expect: str | None
-    subject_features: pd.DataFrame | None
-
-    @property
-    def needs_bank(self) -> bool:
-        """Whether any strategy or estimator needs calibrated items."""
-        if self.subject_features is not None:
-            return True
-        by_bank = any("bank" in STRATEGIES[name].needs for name in self.strategies)
-        return by_bank or any(ESTIMATORS[name].needs_bank for name in self.estimators)
-
-
-class _Fold(NamedTuple):
-    """One split of the subjects, with its calibration."""
-
-    split: str
-    seed: int
-    calibration: Responses
-    held_out: Responses
-    truth: FloatArray
-    rows: np.ndarray
-    bank: ItemBank | None
-    prior: pd.DataFrame | None
-    flags: tuple[str, ...]
-
-
-class _HoldOuts:
-    """What all hold-outs share.
-
-    Attributes:
-        plan: the checked arguments.
-        responses: the responses, without duplicate rows.
-        report: called with the subsets done since the last call and a text; None in an executor.
-        last: the last fold of this process.
-    """
-
-    def __init__(
-        self, plan: _EvaluationPlan, responses: Responses, report: Callable[[int, str], None] | None
-    ) -> None:
-        self.plan, self.responses, self.report = plan, responses, report
-        self.last: _Fold | None = None
-
-    def evaluate(self, task: tuple[str, int]) -> "list[tuple[dict[str, Any], Run | None]]":
-        """The rows and runs of one hold-out: a split and a seed."""
-        split, seed = task
-        report = self.report or (lambda done, text: None)
-        report(0, f"seed {seed}: splitting and calibrating")
-        self.last = fold = _fold(self.plan, self.responses, split, seed, self.last)
-        results: list[tuple[dict[str, Any], Run | None]] = []
-        for strategy, k in itertools.product(self.plan.strategies, self.plan.n_items):
-            results += _rows(self.plan, fold, strategy, k)
-            report(1, f"seed {seed}: {strategy}, k = {k}")
-        return results
 
 
 @with_progress("Evaluating")
@@ -187,6 +105,7 @@ def evaluate(
             of items; nothing to evaluate; or fewer than 2 subjects held out or calibrated.
 
     Example:
+        >>> import numpy as np
         >>> from irtcat.bank import ItemBank
         >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 60)).simulate(np.linspace(-2, 2, 80))
         >>> board = evaluate(r, ["random", "stratified"], n_items=[10, 30], estimators=["mean"])
@@ -200,7 +119,7 @@ def evaluate(
     """
     if strategies is None:
         strategies = _default_strategies(expect)
-    plan = _EvaluationPlan(
+    plan = ProtocolPlan(
         strategies=_names("strategies", strategies, STRATEGIES),
         estimators=_names("estimators", estimators, ESTIMATORS),
         n_items=_numbers("n_items", n_items, least=1),
@@ -232,9 +151,9 @@ def evaluate(
         if progress is not None:
             progress(done, len(tasks) * n_subsets, text)
 
-    hold_outs = _HoldOuts(plan, unique, report if executor is None else None)
+    hold_outs = HoldOuts(plan, unique, report if executor is None else None)
     finished = None if executor is None else (lambda n: report(n_subsets, f"hold-out {n}"))
-    results = in_order(_HoldOuts.evaluate, hold_outs, tasks, executor, finished)
+    results = in_order(HoldOuts.evaluate, hold_outs, tasks, executor, finished)
     rows = [row for hold_out in results for row, _ in hold_out]
     runs = [run for hold_out in results for _, run in hold_out if run is not None]
     n_duplicates = responses.n_subjects - unique.n_subjects
@@ -284,7 +203,7 @@ def _numbers(name: str, values: Any, least: int) -> tuple[int, ...]:
     return tuple(int(value) for value in numbers)
 
 
-def _check(plan: _EvaluationPlan, responses: Responses) -> Responses:
+def _check(plan: ProtocolPlan, responses: Responses) -> Responses:
     """Check the plan; return the responses without duplicate rows."""
     get_model(plan.model)
     check_interval("share", plan.share)
@@ -301,7 +220,7 @@ def _check(plan: _EvaluationPlan, responses: Responses) -> Responses:
     return unique
 
 
-def _check_features(plan: _EvaluationPlan, responses: Responses) -> None:
+def _check_features(plan: ProtocolPlan, responses: Responses) -> None:
     """Raise for features of stronger or weaker subjects, or for subjects without features."""
     features, expectation = plan.subject_features, expectation_of(plan.expect)
     if features is None:
@@ -313,139 +232,3 @@ def _check_features(plan: _EvaluationPlan, responses: Responses) -> None:
     missing = pd.Index(responses.subject_ids).difference(features.index, sort=False)
     if len(missing):
         raise argument_error("subject_features", "a row of every subject", f"none of {missing[0]}")
-
-
-def _fold(
-    plan: _EvaluationPlan, responses: Responses, split: str, seed: int, last: _Fold | None
-) -> _Fold:
-    """Split and calibrate; reuse the last fold if the split does not depend on the seed."""
-    is_known = last is not None and last.split == split
-    if last is not None and is_known and not split.startswith(("random", "metadata:")):
-        return last._replace(seed=seed)
-    calibration, held_out = split_subjects(responses, split, seed, plan.share)
-    bank: ItemBank | None = None
-    prior: pd.DataFrame | None = None
-    flags: tuple[str, ...] = ()
-    if plan.needs_bank:
-        features = plan.subject_features
-        known = None if features is None else features.loc[list(calibration.subject_ids)]
-        fitted = fit(
-            calibration,
-            plan.model,
-            EM(tolerance=TOLERANCE),
-            standard_errors="none",
-            subject_features=known,
-        )
-        bank = fitted.bank
-        if features is not None:
-            prior = fitted.predict_subjects(features.loc[list(held_out.subject_ids)])
-        flags = () if fitted.converged else ("calibration not converged",)
-    rows = pd.Index(responses.subject_ids).get_indexer(pd.Index(held_out.subject_ids))
-    return _Fold(
-        split=split,
-        seed=seed,
-        calibration=calibration,
-        held_out=held_out,
-        truth=full_scores(held_out),
-        rows=rows,
-        bank=bank,
-        prior=prior,
-        flags=flags,
-    )
-
-
-def _choose(plan: _EvaluationPlan, fold: _Fold, strategy: str, k: int) -> Subset:
-    """The subset that all held-out subjects answer, chosen from the calibration subjects."""
-    return select(
-        fold.bank,
-        k,
-        strategy=strategy,
-        calibration=fold.calibration,
-        expect=plan.expect,
-        seed=fold.seed,
-        tau=plan.tau,
-    )
-
-
-def _rows(
-    plan: _EvaluationPlan, fold: _Fold, strategy: str, k: int
-) -> Iterable[tuple[dict[str, Any], Run | None]]:
-    """Choose, predict with every estimator, and compare; one row and one run for each."""
-    selection_error = ""
-    subset: Subset | None = None
-    try:
-        subset = _choose(plan, fold, strategy, k)
-    except InputError as error:
-        if not plan.lenient:
-            raise
-        selection_error = str(error)
-    for estimator in plan.estimators:
-        run, reason = None, selection_error
-        if subset is not None:
-            try:
-                run = _predict(plan, fold, subset, estimator, strategy)
-            except InputError as error:
-                if not plan.lenient:
-                    raise
-                reason = str(error)
-        yield _row(plan, fold, strategy, estimator, k, run, reason), run
-
-
-def _predict(
-    plan: _EvaluationPlan, fold: _Fold, subset: Subset, estimator: str, strategy: str
-) -> Run:
-    """Predictions of the held-out subjects by an estimator."""
-    prediction = predict(
-        fold.calibration,
-        subset,
-        fold.held_out,
-        bank=fold.bank,
-        estimator=estimator,
-        expect=plan.expect,
-        prior=fold.prior if ESTIMATORS[estimator].takes_prior else None,
-        level=plan.level,
-        estimand="run",
-        pooled=False,
-    )
-    items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
-        pd.Index(np.asarray(subset.item_ids, dtype=str))
-    )
-    return Run(
-        strategy=strategy,
-        estimator=estimator,
-        k=len(subset),
-        subjects=fold.rows,
-        items=items,
-        score=prediction.score,
-        lower=prediction.lower,
-        upper=prediction.upper,
-        truth=fold.truth,
-    )
-
-
-def _row(
-    plan: _EvaluationPlan,
-    fold: _Fold,
-    strategy: str,
-    estimator: str,
-    k: int,
-    run: Run | None,
-    reason: str,
-) -> dict[str, Any]:
-    """A row of the table."""
-    metrics, flags = dict.fromkeys(METRICS, float("nan")), [reason]
-    if run is not None:
-        metrics, flags = compare_scores(run.score, run.lower, run.upper, run.truth, plan.top)
-    return {
-        "split": fold.split,
-        "seed": fold.seed,
-        "strategy": strategy,
-        "estimator": estimator,
-        "n_items": k,
-        **metrics,
-        "undefined": ", ".join(name for name in METRICS if np.isnan(metrics[name])),
-        "n_calibration": fold.calibration.n_subjects,
-        "n_held_out": fold.held_out.n_subjects,
-        "n_benchmark": fold.calibration.n_items,
-        "flag": "; ".join([*fold.flags, *flags]),
-    }

@@ -39,13 +39,12 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.types import FloatArray, IntArray
+from irtcat.leaderboard.compared_models import as_compared, read_models
 from irtcat.leaderboard.comparison import (
     Closing,
-    as_compared,
     check_margin,
     closing_of,
     has_few_clusters,
-    read_models,
     verdict_of,
 )
 from irtcat.prediction.estimands import ESTIMANDS

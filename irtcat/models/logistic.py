@@ -50,7 +50,7 @@ def two_categories(z: Param) -> Float[Array, " categories"]:
     return jnp.stack([jax.nn.log_sigmoid(-z), jax.nn.log_sigmoid(z)])
 
 
-def start_intercept(share: FloatArray, slope: FloatArray) -> FloatArray:
+def start_intercept(share: FloatArray, slope: Any) -> FloatArray:
     """The intercept that gives this share of right answers over a N(0, 1) population.
 
     The logistic-normal integral is close to sigmoid(intercept / sqrt(1 + slope^2 / 2.89)).

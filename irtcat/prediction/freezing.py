@@ -10,10 +10,11 @@ from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.dates import as_date, today
 from irtcat._common.progress import ProgressOption, part_of, with_progress
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction.auto import learn_rule, response_hashes
+from irtcat.prediction.auto import learn_rule
 from irtcat.prediction.design import LEAST_SUBJECTS
 from irtcat.prediction.form import ShortForm
 from irtcat.prediction.norms import Norms
+from irtcat.prediction.subjects import response_hashes
 from irtcat.prediction.task import Task
 from irtcat.prediction.weights import item_weights
 from irtcat.responses import Responses

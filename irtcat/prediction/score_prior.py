@@ -14,6 +14,8 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, check_needs
 from irtcat.latent import LIMIT
 from irtcat.models import expected_responses, take
+from irtcat.prediction.estimate import Estimate
+from irtcat.prediction.score_rule import Mixture
 
 N_CELLS = 2000
 EDGES = np.arange(1, N_CELLS) / N_CELLS
@@ -69,22 +71,10 @@ class ScorePrior:
         return np.where(usable, inside / np.where(usable, total, 1.0), cells)
 
 
-def normal_cells(mean: FloatArray, sd: FloatArray | float) -> FloatArray:
-    """Probabilities of the cells of scores N(mean, sd^2) within 0 and 1, subjects x cells."""
-    sds = np.broadcast_to(np.maximum(sd, 1e-6), mean.shape)
-    below = ndtr((EDGES - mean[:, None]) / sds[:, None])
-    return np.diff(below, prepend=0.0, append=1.0, axis=1)
-
-
-def mixture_with_prior(
-    within: FloatArray,
-    beyond: FloatArray,
-    shares: tuple[FloatArray, FloatArray],
-    prior: FloatArray,
-    population: FloatArray,
-    level: float,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean and equal-tailed interval of scores, in range with the probability 1 - share.
+def with_prior(
+    mixture: Mixture, prior: FloatArray, population: FloatArray, level: float
+) -> Estimate:
+    """Means and equal-tailed intervals of the mixture, with what else is known of each subject.
 
     In range the prior of the subject replaces the population's:
 
@@ -96,23 +86,30 @@ def mixture_with_prior(
     covered .03 to .12 on metabench; so they cover .92 to .95.)
 
     Args:
-        within: probabilities of the cells if in range, subjects x `CELLS`.
-        beyond: the same if out of range.
-        shares: weights of the part beyond the range in the interval (q) and in the mean; 0 for
-            subjects without answers.
-        prior: what is known of each subject, subjects x cells.
+        mixture: the distributions in range and out of range, by the answers.
+        prior: what is known of each subject, subjects x `CELLS`.
         population: the distribution of the calibrated subjects, cells.
         level: probability of the interval.
     """
+    is_empty = mixture.is_empty[:, None]
+    within = np.where(is_empty, population, _normal_cells(mixture.blend, mixture.blend_sd))
+    beyond = np.where(is_empty, 0.0, _normal_cells(mixture.outside, mixture.outside_sd))
     cells = within * prior / np.maximum(population, LEAST_REFERENCE * population.max())
     total = cells.sum(axis=1, keepdims=True)
     # A prior far from the answers leaves nothing: then it counts alone.
     cells = np.where(total > 0, cells / np.where(total > 0, total, 1), prior)
-    in_interval, in_mean = shares
+    in_interval, in_mean = mixture.q, mixture.score_share
     mean = (1 - in_mean) * (cells @ CELLS) + in_mean * (beyond @ CELLS)
     cells = (1 - in_interval)[:, None] * cells + in_interval[:, None] * beyond
     cumulated = np.cumsum(cells, axis=1) - cells / 2
     tail = (1 - level) / 2
     ends = [np.interp([tail, 1 - tail], row, CELLS) for row in cumulated]
     lower, upper = np.array(ends).reshape(-1, 2).T
-    return mean, lower, upper
+    return mixture.with_scores(mean, lower, upper)
+
+
+def _normal_cells(mean: FloatArray, sd: FloatArray | float) -> FloatArray:
+    """Probabilities of the cells of scores N(mean, sd^2) within 0 and 1, subjects x cells."""
+    sds = np.broadcast_to(np.maximum(sd, 1e-6), mean.shape)
+    below = ndtr((EDGES - mean[:, None]) / sds[:, None])
+    return np.diff(below, prepend=0.0, append=1.0, axis=1)

@@ -71,3 +71,9 @@ def _numbers(weights: Any) -> FloatArray:
         return np.asarray(weights, float)
     except (TypeError, ValueError):
         raise argument_error("weights", "finite numbers of at least 0", weights) from None
+
+
+def normalised(weights: FloatArray) -> FloatArray:
+    """Weights that sum to 1; equal ones if all are 0."""
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1 / len(weights))

@@ -23,7 +23,7 @@ from irtcat.cat import (
     step,
 )
 from irtcat.cat.engine.engine import context_of, program_of, start_compiled, step_compiled
-from irtcat.cat.engine.evaluation_plan import _widening
+from irtcat.cat.engine.replays import _widening
 from irtcat.cat.rules.criteria import score_factors
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.regression import ridge_path

@@ -226,7 +226,7 @@ def test_a_planned_run_goes_on_where_the_plan_differs_in_the_last_digits(tmp_pat
     fewer = settings | {"calibration": settings["calibration"].subset(range(119))}
     with pytest.raises(InputError, match=r"holds another run\. Got config fixed"):
         evaluate(bank, Calls(answering), out=tmp_path, **fewer)
-    monkeypatch.delattr("irtcat.cat.engine.evaluation_plan._learnt")  # nothing is planned again
+    monkeypatch.delattr("irtcat.cat.engine.evaluation_plan.with_replays")  # no second plan
     found = evaluate(bank, Calls(answering), out=tmp_path, **settings)
     assert found.items.index.tolist() == plain.items.index.tolist()
     assert asked[:18] + asked[19:] == found.items.index.tolist()

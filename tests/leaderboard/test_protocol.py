@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-import irtcat.leaderboard.protocol as module
+import irtcat.leaderboard.hold_outs as module
 from irtcat import EM
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank

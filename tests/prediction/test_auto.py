@@ -9,10 +9,11 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
-from irtcat.prediction import auto, full_scores, score_rule
-from irtcat.prediction.equating import Below, full_score_curves
+from irtcat.prediction import full_scores, score_rule, subjects
+from irtcat.prediction.equating import Below, Equating, full_score_curves
 from irtcat.prediction.intervals import mixture_interval
-from irtcat.prediction.out_of_range import Priors
+from irtcat.prediction.out_of_range import Estimates, Evidence, Priors, Range
+from irtcat.prediction.regression import ridge_path
 from irtcat.selection import rechoose
 from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves
@@ -87,7 +88,7 @@ def test_everyone_with_items_of_its_own(calibration, alike):
     assert np.mean(told.upper - told.lower) < 0.35
 
 
-def test_no_collapse_beyond_the_calibrated_subjects(calibration, beyond):
+def test_no_collapse_beyond_the_subjects(calibration, beyond):
     subset = select(None, 60, calibration=calibration)
     told = predict(calibration, subset, beyond, level=0.9)
     ridge = predict(calibration, subset, beyond, estimator="ridge")
@@ -111,7 +112,7 @@ def test_items_are_chosen_anew_in_the_cross_validation(calibration, alike, monke
         calls.append(part.n_subjects)
         return rechoose(request, part)
 
-    monkeypatch.setattr(auto, "rechoose", counted)
+    monkeypatch.setattr(subjects, "rechoose", counted)
     honest = predict(calibration, subset, alike)
     fixed = predict(calibration, subset.item_ids, alike)
     assert calls == [96] * 5
@@ -217,7 +218,7 @@ def equating_of(curves, item_weights, items, weights):
     of_items = ScoreCurves(curves.intercept[items], curves.slope[items])
     below = Below(-1.0, curves.slope.mean())
     total = full_score_curves(curves, below, item_weights)
-    return auto.Equating(of_items, weights, item_weights[items], total, below)
+    return Equating(of_items, weights, item_weights[items], total, below)
 
 
 def test_equating_solves_its_equation():
@@ -254,7 +255,7 @@ def test_ridge_path_is_ridge():
     for penalty in (0.01, 3.0):
         slopes = np.linalg.solve(z.T @ z + penalty * unit * np.eye(5), z.T @ (y - y.mean()))
         expected = y.mean() + (new - x.mean(0)) @ slopes
-        intercept, slopes = auto.ridge_path(x, y, np.array([penalty]))
+        intercept, slopes = ridge_path(x, y, np.array([penalty]))
         ours = intercept + new @ slopes[:, 0]
         np.testing.assert_allclose(ours, expected, atol=1e-8)
 
@@ -262,17 +263,17 @@ def test_ridge_path_is_ridge():
 def test_the_further_out_the_likelier_outside():
     rng = np.random.default_rng(3)
     truth = rng.normal(0.4, 0.1, 200)
-    told = auto.Estimates(truth, truth + rng.normal(0, 0.03, 200), np.full(200, 0.03))
-    told = auto.Range.of(told)
+    told = Estimates(truth, truth + rng.normal(0, 0.03, 200), np.full(200, 0.03))
+    told = Range.of(told)
     score = np.array([0.4, 0.6, 0.65, 0.65, 0.65])
     gap = np.array([0.0, 0.0, 0.0, 0.1, 0.2])
-    new = auto.Estimates(score, score + gap, np.full(5, 0.03))
-    outside = auto.Evidence.of(new, told).probability(Priors(0.05, 0.05))
+    new = Estimates(score, score + gap, np.full(5, 0.03))
+    outside = Evidence.of(new, told).probability(Priors(0.05, 0.05))
     assert (np.diff(outside) > 0).all()
     assert outside[0] < 0.05
     assert outside[-1] > 0.99
-    inwards = auto.Estimates(score, score - gap, np.full(5, 0.03))
-    assert (auto.Evidence.of(inwards, told).probability(Priors(0.05, 0.05))[3:] < outside[3:]).all()
+    inwards = Estimates(score, score - gap, np.full(5, 0.03))
+    assert (Evidence.of(inwards, told).probability(Priors(0.05, 0.05))[3:] < outside[3:]).all()
 
 
 def test_the_range_is_the_distribution_of_the_estimates():
@@ -280,7 +281,7 @@ def test_the_range_is_the_distribution_of_the_estimates():
     rng = np.random.default_rng(4)
     r = rng.normal(0.5, 0.1, 203)
     difference = 0.3 * r + rng.normal(0, 0.02, 203)
-    table = auto.Range.of(auto.Estimates(r, r + difference, np.full(203, 0.03)))
+    table = Range.of(Estimates(r, r + difference, np.full(203, 0.03)))
     assert len(table.at) == 203 // 5 + 2
     ranks = np.array([(r <= value).sum() for value in r])
     assert np.abs(table.below(r) - ranks / 204).max() <= 5 / 204
@@ -296,16 +297,16 @@ def test_the_range_is_the_distribution_of_the_estimates():
 
 def test_subjects_with_equal_estimates_are_in_the_middle_of_their_range():
     r = np.full(30, 0.4)
-    table = auto.Range.of(auto.Estimates(r, r, r))
+    table = Range.of(Estimates(r, r, r))
     assert table.below(r[:1]) == pytest.approx(0.5)
     assert table.below(np.array([0.5])) == pytest.approx(30.5 / 31)
 
 
 def test_folds_follow_the_responses_and_not_the_ids(calibration):
-    hashes = auto.response_hashes(calibration)
+    hashes = subjects.response_hashes(calibration)
     items = np.random.default_rng(1).permutation(calibration.n_items)
     turned = calibration.subset(items=calibration.item_ids[items])
-    assert auto.response_hashes(turned).tolist() == hashes.tolist()
+    assert subjects.response_hashes(turned).tolist() == hashes.tolist()
     assert len(set(hashes)) == calibration.n_subjects
 
 
@@ -337,7 +338,7 @@ def test_cells_have_their_share(k, calibration):
         assert (set(again.item_ids) == set(subset.item_ids)) == (eligible_share(k, 120) == 1)
 
 
-def test_the_priors_out_of_range_are_estimated_from_all_new_subjects(calibration, beyond, alike):
+def test_the_priors_out_of_range_are_estimated_from_all_subjects(calibration, beyond, alike):
     subset = select(None, 20, calibration=calibration)
     alone = predict(calibration, subset, beyond, pooled=False)
     together = predict(calibration, subset, beyond)
@@ -472,16 +473,14 @@ def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike
         raise InputError("No such choice.")
 
     as_chosen = predict(calibration, dataclasses.replace(subset, request=None), alike)
-    monkeypatch.setattr(auto, "rechoose", refuse)
+    monkeypatch.setattr(subjects, "rechoose", refuse)
     told = predict(calibration, subset, alike)
     np.testing.assert_array_equal(told.score, as_chosen.score)
 
 
 @pytest.mark.parametrize("most", [1500, 40])
-def test_the_order_of_the_calibrated_subjects_does_not_matter(
-    calibration, alike, monkeypatch, most
-):
-    monkeypatch.setattr(auto, "MOST_SUBJECTS", most)
+def test_the_order_of_the_subjects_does_not_matter(calibration, alike, monkeypatch, most):
+    monkeypatch.setattr(subjects, "MOST_SUBJECTS", most)
     subset = select(None, 20, strategy="score-optimal", calibration=calibration)
     rows = np.random.default_rng(0).permutation(calibration.n_subjects)
     told = predict(calibration, subset, alike)

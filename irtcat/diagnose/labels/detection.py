@@ -1,134 +1,25 @@
 """Wrong labels: items with a suspect key or question."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
-from irtcat._common.progress import Progress, ProgressOption, part_of, with_progress
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.progress import ProgressOption, part_of, with_progress
+from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.diagnose.labels.answers import answer_evidence, kind_shares
-from irtcat.diagnose.labels.check import (
-    MIN_GAIN,
-    MIN_ITEMS,
-    NEVER,
-    Check,
-    check_by_planting,
-    check_planted,
-    choose,
-    posterior,
-    share_wrong,
-)
-from irtcat.diagnose.labels.classes import ClassModel, fit_classes
-from irtcat.diagnose.labels.evidence import top_subjects
-from irtcat.diagnose.labels.orders import (
-    ORDERS,
-    best_order,
-    is_dynamics,
-    is_of_learners,
-    missing_evidence,
-    order_keys,
-    read_dynamics,
-    sort_key,
-)
+from irtcat.diagnose.labels.check import MIN_GAIN, NEVER, check_planted, choose
+from irtcat.diagnose.labels.evidence import top_columns
+from irtcat.diagnose.labels.inputs import read_data
+from irtcat.diagnose.labels.orders import ORDERS, best_order, missing_evidence, order_keys, sort_key
+from irtcat.diagnose.labels.planted_check import check_after_planting
 from irtcat.diagnose.labels.plants import Planted
-from irtcat.diagnose.labels.predictions import Predictions, is_crowd, read_crowd
-from irtcat.fitting.em.priors import FEW_RESPONSES
-from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.responses import Responses
-from irtcat.responses._conditions import check_conditions
-from irtcat.scoring import Ability
-
-FEW_ANSWERS = 5
-"""Items with fewer answers get a remark."""
-Z = 1.645
-"""One-sided 5 % point of the Normal."""
-LOW_CONFIDENCE = 0.25
-"""Items with a lower mean probability of the label in training get a remark."""
-SOURCES = {
-    "answers": "Suspicion by the answers, which are taken to be independent given ability.",
-    "classes": "Suspicion by the predicted classes and the estimated confusion of the classes.",
-    "planted": "Suspicion by where planted wrong labels stand in this order.",
-    "none": "Without probabilities of wrong labels: learners remember labels that they were "
-    "trained on. To have them, plant wrong labels before training (labels.plant, planted=).",
-}
-"""What the suspicion is computed from."""
-MIN_MEMBERS = 10
-"""Of a crowd with fewer members only the predicted classes count, unless another order is asked
-for: the check was misled by the orders of right and wrong answers. On digits the chosen order found
-70, 83 and 88 % of the flipped labels with 2, 5 and 9 members, and without them 86, 92 and 94 %
-(experiments/label_detectors/few_members.py)."""
-OF_PREDICTIONS = ("classes", "margin", "aum", "confidence")
-"""Orders by predicted classes, which need no model of the answers."""
-OF_DYNAMICS = ("confidence", "aum")
-"""Orders by training dynamics alone."""
-
-
-@dataclass(frozen=True, eq=False)
-class LabelRanking:
-    """The result of `rank`.
-
-    Attributes:
-        table: one row per item, the most suspect first; see `rank`.
-        bank: the calibrated items; None if right and wrong answers did not count.
-        prior: prior probabilities of a wrong key, and of an item unrelated to ability.
-        by: the order of the table (see `rank`).
-        checks: what each order finds of the planted wrong labels, one row per order: found (share
-            among as many suspects as there are wrong labels, which estimates the precision there),
-            low and high (95 % interval), found by kind of wrong label, difference (from the default
-            order), se (of the difference) and chosen; None without a check.
-        n_planted: number of planted labels.
-        share_wrong: estimated share of wrong labels; NaN without a check.
-        source: what the suspicion is computed from: "answers", "classes" or "planted"; "none" if
-            there is no suspicion.
-        confusions: estimated probability of each label by right class; None without predicted
-            classes.
-    """
-
-    table: pd.DataFrame
-    bank: ItemBank | None
-    prior: tuple[float, float]
-    by: str = "answers"
-    checks: pd.DataFrame | None = None
-    n_planted: int = 0
-    share_wrong: float = float("nan")
-    source: str = "answers"
-    confusions: pd.DataFrame | None = None
-
-    def first(self, n: int = 10) -> pd.DataFrame:
-        """The n most suspect items."""
-        check_count("n", n)
-        return self.table.head(n)
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table of items."""
-        return self.table.copy()
-
-    def __repr__(self) -> str:
-        text = f"{len(self.table)} items by {self.by}"
-        if self.source != "none":
-            n = int((self.table["suspicion"] > 0.5).sum())
-            text += f", {n} more likely bad than not"
-        return f"LabelRanking({text})"
-
-    @property
-    def order(self) -> str:
-        """The order in words, what the check says of it, and what the suspicion is based on."""
-        text = "the mean rank in several orders" if self.by == "all" else ORDERS[self.by].text
-        sentences = [f"Ordered by {text}."]
-        if self.checks is not None:
-            row = self.checks.loc[self.by]
-            interval = f"95 % interval {100 * row['low']:.0f} to {100 * row['high']:.0f}"
-            sentences.append(
-                f"Of {self.n_planted} planted wrong labels this order finds "
-                f"{100 * row['found']:.0f} % ({interval}) among as many suspects as there are "
-                f"wrong labels (about {100 * self.share_wrong:.1f} %)."
-            )
-        return " ".join([*sentences, SOURCES[self.source]])
+from irtcat.diagnose.labels.ranking import LabelRanking
+from irtcat.diagnose.labels.reasons import reasons
+from irtcat.diagnose.labels.suspicion import share_of_wrong, with_suspicion
+from irtcat.io.convert import ResponsesLike
 
 
 @with_progress("Ranking labels")
@@ -231,6 +122,7 @@ def rank(
             of range.
 
     Example:
+        >>> from irtcat import Responses
         >>> bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 20))
         >>> X = bank.simulate(np.linspace(-2, 2, 100)).to_numpy()
         >>> X[:, 4] = 1 - X[:, 4]  # a wrong key
@@ -249,7 +141,7 @@ def rank(
     check_count("seed", seed, 0)
     if alternatives is not None:
         check_count("alternatives", alternatives, 2)
-    data = _read(responses, bank, prior, dynamics, feasibility, by, planted)
+    data = read_data(responses, bank, prior, dynamics, feasibility, by, planted)
     if by in ORDERS and not data.has(by):  # before any fit
         raise missing_evidence(by)
     data.check_conditions(mismatch)
@@ -260,15 +152,14 @@ def rank(
     if data.uses_answers:
         found = answer_evidence(data.answers(), bank, data.prior, feasibility, progress=parts[0])
         slope = _slope(found.table["a"].to_numpy(float), found.bank)
-        table = found.table.assign(**_top(data.answers(), found.ability, slope, top))
+        table = found.table.assign(**top_columns(data.answers(), found.ability, slope, top))
         table = table.assign(**data.columns())
     else:
         index = pd.Index(data.item_ids, name="item")
         table = pd.DataFrame(data.columns(), index).assign(**data.counts())
     check = None
     if plants:
-        choices = _alternatives(alternatives, data.answers())
-        check = _plant_after(data, table, choices, seed, parts[1])
+        check = check_after_planting(data, table, alternatives, seed, parts[1])
     elif by == "auto" and data.planted is not None:
         check = check_planted(order_keys(table, data.orders), data.planted)
     wrong_keys = False
@@ -278,7 +169,7 @@ def rank(
     default = best_order(data.subjects(), table.columns, wrong_keys)
     share, checks = np.nan, None
     if check is not None:
-        share = _share_wrong(data, table, check, default)
+        share = share_of_wrong(data, table, check, default)
         # Which wrong answers agree is unknown without predicted classes: orders that were chosen
         # by planted keys found less than the default (experiments/label_detectors for learners,
         # experiments/benchmark_labels for others).
@@ -290,9 +181,9 @@ def rank(
         sound = np.delete(np.arange(len(table)), data.planted)
         table, p_fit = table.iloc[sound], p_fit[sound]
     source = data.source(check)
-    table = _with_suspicion(table, source, by, check)
+    table = with_suspicion(table, source, by, check)
     rows = zip(table.to_dict("records"), p_fit, strict=True)
-    table["reasons"] = ["; ".join(_reasons(row, slope, p)) for row, p in rows]
+    table["reasons"] = ["; ".join(reasons(row, slope, p)) for row, p in rows]
     order = np.argsort(sort_key(table, by), kind="stable")  # NaN sorts last
     return LabelRanking(
         table=table.iloc[order],
@@ -307,258 +198,9 @@ def rank(
     )
 
 
-def _share_wrong(data: "_Data", table: pd.DataFrame, check: Any, default: str) -> float:
-    """The share of wrong labels: by the predicted classes, or by where planted ones are found."""
-    if data.model is not None:
-        return float(table["p_other_class"].mean())
-    return float(share_wrong(check.position[default].to_numpy(), len(table)))
-
-
-class _Data(NamedTuple):
-    """What `rank` is passed, checked; ``model`` is fitted to the predictions.
-
-    ``responses`` is None for training dynamics alone. ``uses_answers`` says whether the right and
-    wrong answers count, and ``orders`` which orders the check compares.
-    """
-
-    item_ids: np.ndarray
-    responses: Responses | None
-    bank: ItemBank | None
-    predictions: Predictions | None
-    model: ClassModel | None
-    dynamics: pd.DataFrame | None
-    prior: tuple[float, float]
-    feasibility: ItemBank | bool
-    planted: IntArray | None
-    uses_answers: bool
-    orders: tuple[str, ...]
-
-    def answers(self) -> Responses:
-        """The responses, where there are some."""
-        assert self.responses is not None
-        return self.responses
-
-    def check_conditions(self, mismatch: str) -> None:
-        """Check that the items of the banks were answered under the same conditions."""
-        for name, known in (("bank", self.bank), ("feasibility model", self.feasibility)):
-            if isinstance(known, ItemBank) and self.responses is not None:
-                check_conditions(known.items, self.responses.items, mismatch, source=name)
-
-    def has(self, by: str) -> bool:
-        """Whether the evidence of an order is passed."""
-        predictions = self.predictions
-        if self.responses is None:
-            return by in OF_DYNAMICS and self.dynamics is not None and by in self.dynamics
-        present = {
-            "confidence": self.dynamics is not None
-            or (predictions is not None and predictions.confidence is not None),
-            "feasibility": self.feasibility is not False or self.bank is not None,
-            "classes": predictions is not None,
-            "margin": predictions is not None,
-            "aum": predictions is not None and predictions.aum is not None,
-        }
-        return present.get(by, True)
-
-    def can_plant(self) -> bool:
-        """Whether wrong labels can be planted afterwards.
-
-        Learners' probabilities of labels that they were trained on do not say what they would have
-        been for other labels.
-        """
-        afterwards = self.dynamics is None or self.predictions is not None
-        return self.planted is None and afterwards and len(self.item_ids) >= MIN_ITEMS
-
-    def subjects(self) -> pd.DataFrame:
-        """Metadata of the subjects; none for training dynamics."""
-        return pd.DataFrame() if self.responses is None else self.responses.subjects
-
-    def of_learners(self) -> bool:
-        """Whether the answers are those of learners that were trained on the labels."""
-        return is_of_learners(self.subjects()) or self.dynamics is not None
-
-    def source(self, check: Check | None) -> str:
-        """What the suspicion is computed from: a key of `SOURCES`."""
-        if self.model is not None:
-            return "classes"
-        if check is not None and self.of_learners():
-            return "planted"
-        return "none" if self.responses is None else "answers"
-
-    def counts(self) -> dict[str, Any]:
-        """Columns of a table to which the answers are not fitted."""
-        return {} if self.responses is None else _counts(self.responses)
-
-    def columns(self) -> dict[str, Any]:
-        """Columns of the predictions and of the dynamics."""
-        columns: dict[str, Any] = {}
-        if self.predictions is not None and self.model is not None:
-            best = self.model.best_class(self.predictions.mean, self.predictions.labels)
-            columns["label"] = self.predictions.classes[self.predictions.labels]
-            columns["suggested"] = self.predictions.classes[best]
-            columns |= self.predictions.columns(self.model)
-        if self.dynamics is not None:
-            columns |= {str(name): self.dynamics[name] for name in self.dynamics}
-        return columns
-
-    def confusions(self) -> pd.DataFrame | None:
-        """Probability of each label by right class."""
-        if self.predictions is None or self.model is None:
-            return None
-        classes = self.predictions.classes
-        index = pd.Index(classes, name="right class")
-        return pd.DataFrame(self.model.confusion, index, pd.Index(classes, name="label"))
-
-
-def _counts(responses: Responses) -> dict[str, Any]:
-    """Share right and number of answers of each item."""
-    X = responses.to_numpy()
-    n = (~np.isnan(X)).sum(axis=0)
-    return {"share": np.nansum(X, axis=0) / np.where(n > 0, n, np.nan), "n": n}
-
-
-def _read(
-    source: Any,
-    bank: ItemBank | None,
-    prior: Any,
-    dynamics: Any,
-    feasibility: ItemBank | bool,
-    by: str,
-    planted: Planted | None,
-) -> _Data:
-    """Read and check what `rank` is passed."""
-    responses, predictions = None, None
-    if is_dynamics(source):
-        if bank is not None or dynamics is not None or feasibility is not False:
-            raise argument_error("responses", "answers, to pass more than dynamics", "dynamics")
-        dynamics, ids = source, source.table.index.to_numpy()
-    else:
-        if is_crowd(source):
-            predictions, source = read_crowd(source), source.responses()
-        responses = as_responses_like(source, "responses", bank)
-        _check_answers(responses)
-        ids = responses.item_ids
-    _check_prior(prior)
-    _check_feasibility(feasibility)
-    few = predictions is not None and len(predictions.votes) < MIN_MEMBERS
-    asked = bank is not None or feasibility is not False
-    asked = asked or by not in ("auto", "share", *OF_PREDICTIONS)
-    return _Data(
-        item_ids=ids,
-        responses=responses,
-        bank=bank,
-        predictions=predictions,
-        model=None if predictions is None else fit_classes(predictions.mean, predictions.labels),
-        dynamics=None if dynamics is None else read_dynamics(dynamics, ids, responses is None),
-        prior=(float(prior[0]), float(prior[1])),
-        feasibility=feasibility,
-        planted=_planted_items(planted, len(ids)),
-        uses_answers=responses is not None and (asked or not few),
-        orders=OF_PREDICTIONS if few and not asked else tuple(ORDERS),
-    )
-
-
-def _plant_after(
-    data: _Data, table: pd.DataFrame, alternatives: int | None, seed: int, progress: Progress | None
-) -> Check:
-    """The check by labels that are planted in the data."""
-    suspicion = table["p_other_class" if data.model is not None else "suspicion"]
-    # What was calibrated on other answers, or observed in training, does not follow the plants.
-    fixed = {name for name, order in ORDERS.items() if order.of_bank and data.bank is not None}
-    if isinstance(data.feasibility, ItemBank):
-        fixed.add("feasibility")
-    if data.dynamics is not None or data.predictions is None or data.predictions.spread is None:
-        fixed.add("confidence")
-
-    def evidence(responses: Responses) -> pd.DataFrame:
-        if not data.uses_answers:
-            return pd.DataFrame(_counts(responses))
-        feasibility = data.feasibility is True
-        return answer_evidence(responses, data.bank, data.prior, feasibility, "none").table
-
-    return check_by_planting(
-        evidence,
-        data.answers(),
-        suspicion.to_numpy(float),
-        [name for name in order_keys(table, data.orders) if name not in fixed],
-        predictions=data.predictions,
-        model=data.model,
-        prior=(1.0, 0.0) if data.of_learners() or data.model else kind_shares(table, data.prior),
-        alternatives=alternatives,
-        seed=seed,
-        few=data.uses_answers and data.answers().n_subjects < FEW_RESPONSES,
-        progress=progress,
-    )
-
-
-def _with_suspicion(table: pd.DataFrame, source: str, by: str, check: Check | None) -> pd.DataFrame:
-    """The table with the suspicion by its source; its two terms keep their proportion."""
-    if source in ("answers", "none"):
-        return table.copy()
-    if source == "classes":
-        suspicion = table["p_other_class"].to_numpy(float)
-    else:
-        assert check is not None
-        key = pd.Series(sort_key(table, by)).rank(na_option="bottom")
-        position = (key.to_numpy() - 0.5) / len(key)
-        suspicion = posterior(check.position[by].to_numpy(), len(table), position)
-    if "p_wrong_key" not in table:  # the answers did not count
-        table = table.copy()
-        table.insert(0, "suspicion", suspicion)
-        return table
-    scale = suspicion / (table["p_wrong_key"] + table["p_unrelated"])
-    terms = {name: table[name] * scale for name in ("p_wrong_key", "p_unrelated")}
-    return table.assign(suspicion=suspicion, **terms)
-
-
 def _slope(a: FloatArray, bank: ItemBank) -> float:
     """The slope of a typical item."""
     return float(np.median(a[a > 0])) if (a > 0).any() else 1 / bank.population.sd
-
-
-def _top(responses: Responses, ability: Ability, slope: float, top: float) -> dict[str, FloatArray]:
-    """Columns on the best subjects."""
-    n, right, expected, sd = top_subjects(responses, ability, slope, top)
-    z = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
-    return {"top_n": n.astype(int), "top_right": right, "top_expected": expected, "top_z": z}
-
-
-def _alternatives(alternatives: int | None, responses: Responses) -> int | None:
-    """Number of answers to choose from: as passed, or the labels of a crowd's items."""
-    if alternatives is None and is_of_learners(responses.subjects) and "label" in responses.items:
-        return int(responses.items["label"].nunique())
-    return alternatives
-
-
-def _planted_items(planted: Planted | None, n_items: int) -> IntArray | None:
-    """Positions of the items whose labels were planted before training."""
-    if planted is None:
-        return None
-    if not isinstance(planted, Planted):
-        raise argument_error("planted", "the result of labels.plant", type(planted).__name__)
-    if len(planted.labels) != n_items:
-        got = f"{len(planted.labels)}"
-        raise argument_error("planted", f"of {n_items} items, as the responses", got)
-    return planted.items
-
-
-def _check_answers(responses: Responses) -> None:
-    if not responses.is_binary or responses.trials is not None:
-        raise argument_error("responses", "right/wrong", responses.kind)
-    if responses.n_items < 3:
-        raise argument_error("responses", "of at least 3 items", f"{responses.n_items}")
-
-
-def _check_prior(prior: Any) -> None:
-    real = np.ndim(prior) == 1 and np.asarray(prior).dtype.kind in "iuf"
-    numbers = np.asarray(prior, float) if real else np.zeros(0)
-    if numbers.shape != (2,) or not (numbers > 0).all() or not numbers.sum() < 1:
-        raise argument_error("prior", "two numbers above 0 with a sum below 1", prior)
-
-
-def _check_feasibility(feasibility: Any) -> None:
-    if not isinstance(feasibility, (bool, ItemBank)):
-        must = "True, False or a bank of the feasibility model"
-        raise argument_error("feasibility", must, type(feasibility).__name__)
 
 
 def _misfit(misfit: Any, ids: np.ndarray) -> FloatArray:
@@ -574,42 +216,3 @@ def _misfit(misfit: Any, ids: np.ndarray) -> FloatArray:
     if np.isnan(values).all() or (values < 0).any() or (values > 1).any():
         raise argument_error("misfit", "p-values from 0 to 1 by item id", misfit)
     return values
-
-
-def _reasons(row: dict[Any, Any], slope: float, p_fit: float) -> Iterator[str]:
-    """Evidence against an item, as text."""
-    if row["n"] == 0:
-        yield "no answers"
-        return
-    if "a" in row:
-        if row["n"] < FEW_ANSWERS:
-            yield f"only {row['n']} answer{'' if row['n'] == 1 else 's'}"
-        yield from _reasons_by_answers(row, slope)
-    if row.get("confidence", 1.0) < LOW_CONFIDENCE:
-        yield f"learners give the label a mean probability of only {row['confidence']:.2f}"
-    if row.get("top_z", 0.0) < -Z:
-        result = f"{row['top_right']:.0f} of the best {row['top_n']} are right"
-        yield f"{result}, where {row['top_expected']:.1f} would be expected"
-    if row.get("p_other_class", 0.0) > 0.5:
-        yield f"learners predict {row['suggested']}"
-    if row.get("p_wrong_key", 0.0) > 0.5:
-        yield "answers are those to another key"
-    elif row.get("p_unrelated", 0.0) > 0.5:
-        yield "ability does not decide the answers"
-    if p_fit < 0.01:
-        yield f"does not fit the model (p = {p_fit:.2g})"
-
-
-def _reasons_by_answers(row: dict[Any, Any], slope: float) -> Iterator[str]:
-    """Evidence of the share right, the slope and the upper asymptote."""
-    if row["share"] in (0.0, 1.0):
-        yield "nobody is right" if row["share"] == 0 else "everybody is right"
-    a, se = row["a"], row["se_a"]
-    has_se = np.isfinite(se)
-    size = f"(a = {a:.2f}, SE {se:.2f})" if has_se else f"(a = {a:.2f})"
-    if a < 0:
-        yield f"{'clearly ' if has_se and a + Z * se < 0 else ''}negative discrimination {size}"
-    elif has_se and a + Z * se < slope / 2:
-        yield f"hardly discriminates {size}"
-    if row["feasibility"] < 0.7:
-        yield f"even the best are right {100 * row['feasibility']:.0f} % of the time at most"

@@ -200,3 +200,12 @@ def top_subjects(
     n, n_right = answered[best].sum(axis=0), right[best].sum(axis=0)
     expected = (answered * p)[best].sum(axis=0)
     return n, n_right, expected, np.sqrt((answered * p * (1 - p))[best].sum(axis=0))
+
+
+def top_columns(
+    responses: Responses, ability: Ability, slope: float, top: float
+) -> dict[str, FloatArray]:
+    """Columns on the best subjects."""
+    n, right, expected, sd = top_subjects(responses, ability, slope, top)
+    z = np.where(sd > 0.1, (right - expected) / np.where(sd > 0, sd, 1), np.nan)
+    return {"top_n": n.astype(int), "top_right": right, "top_expected": expected, "top_z": z}

@@ -123,7 +123,11 @@ MOST_LISTED = 200
 
 
 class StaffRouter(APIRouter):
-    """A router of the staff's interface: a route is listed under the first word of its path."""
+    """A router of the staff's interface: a route is listed under the first word of its path.
+
+    Every route names the permission that it needs (`irtcat.service.accounts.accounts.PERMISSIONS`).
+    Lists come in pages: ``limit`` entries after the one that ``after`` names.
+    """
 
     def add_api_route(self, path: str, endpoint: Any, **options: Any) -> None:
         """Add a route, with the errors of credentials and of what its path names."""
@@ -225,3 +229,18 @@ def content_type(request: Request, *allowed: str) -> str:
     if found not in allowed:
         raise HTTPException(415, f"The content type must be {' or '.join(allowed)}.")
     return found
+
+
+Data = Annotated[bytes, Depends(raw_body)]
+
+
+def file_response(kind: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """The documentation of a route that returns a file."""
+    schema = {"type": "string", "format": "binary"}
+    return {200: {"description": description, "content": {kind: {"schema": schema}}}}
+
+
+def upload(*kinds: str) -> dict[str, Any]:
+    """The documentation of a body that is a file."""
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {"requestBody": {"required": True, "content": {kind: schema for kind in kinds}}}

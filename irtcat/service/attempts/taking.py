@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from irtcat.service.attempts.attempt import GRACE, Attempt, Device, looked_at, opened, ticket_of
-from irtcat.service.attempts.attempt import begin as begin
+from irtcat.service.attempts.attempt import GRACE, Attempt, looked_at, opened
 from irtcat.service.attempts.attempt import check_device as check_device
-from irtcat.service.attempts.attempt import may_continue as may_continue
+from irtcat.service.attempts.beginning import Device, ticket_of
+from irtcat.service.attempts.beginning import begin as begin
+from irtcat.service.attempts.beginning import may_continue as may_continue
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.results import taker_report
 from irtcat.service.attempts.view import MediaUrl, response_of, taker_view, time_left

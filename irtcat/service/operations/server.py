@@ -108,7 +108,7 @@ def application(settings: Settings | None = None) -> FastAPI:
 
 OUTBOXES = (
     (DELIVERIES, "outbox.webhooks:send", "messages sent"),
-    (GRADES, "lti.attempts:send", "grades sent"),
+    (GRADES, "lti.grades:send", "grades sent"),
 )
 """Outboxes, who sends their messages, and what is then done, for the log."""
 

@@ -8,14 +8,15 @@ if TYPE_CHECKING:
     from irtcat.training.checkpoints import Checkpoints as Checkpoints
     from irtcat.training.checkpoints import Dependence as Dependence
     from irtcat.training.checkpoints import from_checkpoints as from_checkpoints
-    from irtcat.training.crowd.members import Crowd as Crowd
+    from irtcat.training.crowd.crowd import Crowd as Crowd
+    from irtcat.training.crowd.crowd import from_predictions as from_predictions
     from irtcat.training.crowd.members import build as build
-    from irtcat.training.crowd.members import from_predictions as from_predictions
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
             "irtcat.training.checkpoints": "Checkpoints Dependence from_checkpoints",
-            "irtcat.training.crowd.members": "Crowd build from_predictions",
+            "irtcat.training.crowd.crowd": "Crowd from_predictions",
+            "irtcat.training.crowd.members": "build",
         },
     )

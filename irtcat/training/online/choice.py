@@ -63,42 +63,69 @@ BLOCK = 65536
 """Prompts at a time: their intermediate results stay in the processor's cache."""
 
 
-def quick_scores(
-    theta: float,
-    slope: np.ndarray,
-    centre: np.ndarray,
-    code: np.ndarray,
-    table: UsefulnessTable,
-    rng: np.random.Generator | None = None,
-) -> np.ndarray:
-    """Usefulness of all prompts, to the nearest entry of the table.
+@dataclass(frozen=True)
+class QuickScores:
+    """The logits of all prompts in a few bytes, as of when each was last brought up to date.
 
-    With ``rng``, that of a draw of each prompt's logit. Blocks share one set of draws, from a
-    random one on: a million normal numbers take longer than all the rest.
+    Attributes:
+        slope: slope of each prompt's logit.
+        centre: ability at which it is 0.
+        sd_code: its SD, as a number of one of the table (`sd_code`).
     """
-    n, width = len(slope), len(SD_LEVELS)
-    scores = np.empty(n, np.float32)
-    size = min(n, BLOCK)
-    logit, index = np.empty(size, np.float32), np.empty(size, np.int32)
-    normal = None if rng is None else rng.standard_normal(2 * size, dtype=np.float32)
-    sds = SD_LEVELS.astype(np.float32)
-    for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
-        x, at = logit[: stop - start], index[: stop - start]
-        np.subtract(np.float32(theta), centre[start:stop], out=x)
-        x *= slope[start:stop]
-        if rng is not None and normal is not None:
-            first = int(rng.integers(0, len(normal) - len(x) + 1))
-            x += sds.take(code[start:stop]) * normal[first : first + len(x)]
-        np.clip(x, -REACH, REACH, out=x)
-        x += np.float32(REACH + STEP / 2)
-        x *= np.float32(1 / STEP)
-        np.copyto(at, x, casting="unsafe")
-        at *= width
-        if normal is None:
-            at += code[start:stop]
-        table.score.take(at, out=scores[start:stop], mode="clip")
-    return scores
+
+    slope: np.ndarray
+    centre: np.ndarray
+    sd_code: np.ndarray
+
+    @classmethod
+    def start(cls, n: int) -> "QuickScores":
+        """Of n prompts, to be filled."""
+        return cls(np.empty(n, np.float32), np.empty(n, np.float32), np.empty(n, np.uint8))
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the arrays."""
+        return int(self.slope.nbytes + self.centre.nbytes + self.sd_code.nbytes)
+
+    def refresh(
+        self, rows: IntArray, theta: float, logit: FloatArray, sd: FloatArray, slope: FloatArray
+    ) -> None:
+        """Bring prompts up to date: mean and SD of their logits at this ability, and slopes."""
+        self.slope[rows] = slope
+        self.centre[rows] = theta - logit / slope
+        self.sd_code[rows] = sd_code(sd)
+
+    def usefulness(
+        self, theta: float, table: UsefulnessTable, rng: np.random.Generator | None = None
+    ) -> np.ndarray:
+        """Usefulness of all prompts, to the nearest entry of the table.
+
+        With ``rng``, that of a draw of each prompt's logit. Blocks share one set of draws, from a
+        random one on: a million normal numbers take longer than all the rest.
+        """
+        n, width = len(self.slope), len(SD_LEVELS)
+        scores = np.empty(n, np.float32)
+        size = min(n, BLOCK)
+        logit, index = np.empty(size, np.float32), np.empty(size, np.int32)
+        normal = None if rng is None else rng.standard_normal(2 * size, dtype=np.float32)
+        sds = SD_LEVELS.astype(np.float32)
+        for start in range(0, n, BLOCK):
+            stop = min(start + BLOCK, n)
+            x, at = logit[: stop - start], index[: stop - start]
+            np.subtract(np.float32(theta), self.centre[start:stop], out=x)
+            x *= self.slope[start:stop]
+            if rng is not None and normal is not None:
+                first = int(rng.integers(0, len(normal) - len(x) + 1))
+                x += sds.take(self.sd_code[start:stop]) * normal[first : first + len(x)]
+            np.clip(x, -REACH, REACH, out=x)
+            x += np.float32(REACH + STEP / 2)
+            x *= np.float32(1 / STEP)
+            np.copyto(at, x, casting="unsafe")
+            at *= width
+            if normal is None:
+                at += self.sd_code[start:stop]
+            table.score.take(at, out=scores[start:stop], mode="clip")
+        return scores
 
 
 def rested(scores: np.ndarray, last: np.ndarray, step: int, rest: float) -> None:

@@ -54,6 +54,10 @@ class Items:
         """The ids, also where these are the positions."""
         return np.arange(self.n) if self.ids is None else self.ids
 
+    def names_of(self, rows: IntArray) -> np.ndarray:
+        """The ids of some prompts."""
+        return rows if self.ids is None else self.ids[rows]
+
     def fingerprint(self) -> str:
         """A hash of number and order of the ids."""
         text = hashlib.sha256(str(self.n).encode())

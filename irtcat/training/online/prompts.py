@@ -5,9 +5,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.moments import log_marginal, tilted
+from irtcat.training.online.outcomes import LEAST_SQUARES
 from irtcat.training.online.policy import Past
 from irtcat.training.online.step import Locals, linearise
 
@@ -20,6 +22,12 @@ ITEM_DRIFTS = np.array([1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2])
 NEVER_SOLVED, ANY_SHARE = (0.2, 20.0), (1.0, 1.0)
 """Beta distributions of the success rate of a prompt that is never solved (mean .01), and of one
 whose success does not follow ability."""
+
+BROKEN_PRIOR = 0.01
+"""Share of prompts that are broken, a third for each reason."""
+
+REASONS = ("never solved", "solved by weaker policies only", "does not follow ability")
+"""Why a prompt is broken, in the order of the Bayes factors."""
 
 NEVER = -(2**30)
 """Step of the last rollouts of a prompt without any: its age is beyond all others."""
@@ -42,8 +50,10 @@ class Grid:
         log_weight: log of their posterior, up to a constant.
     """
 
-    def __init__(self, values: FloatArray, log_prior: FloatArray) -> None:
+    def __init__(self, values: FloatArray, median: float, sd: float) -> None:
+        """Start from a Normal prior of the log: that of this median, and this SD."""
         self.values = values
+        log_prior = -((np.log(values / median) / sd) ** 2) / 2
         self.log_weight = log_prior - log_prior.max()
 
     def add(self, log_evidence: FloatArray) -> None:
@@ -254,8 +264,15 @@ class Prompts:
         self.var_reverse[rows] = np.maximum(left, LEAST_VAR)
         self.log_reverse[rows] += np.where(first, log_model, after.log_z)
 
-    def evidence(self, rows: IntArray) -> FloatArray:
-        """Log Bayes factors against the model (prompts x 3): never solved, reversed, unrelated."""
+    def reasons(self, rows: IntArray, prior: float = BROKEN_PRIOR) -> FloatArray:
+        """Posterior probability that prompts are broken, for each of the `REASONS`.
+
+        By Bayes factors against the model: never solved, reversed, unrelated.
+
+        Args:
+            rows: the prompts.
+            prior: share of broken prompts, an equal part for each reason.
+        """
         right = self.right[rows].astype(float)
         wrong = np.maximum(self.trials[rows].astype(float) - right, 0.0)
         model = self.log_model[rows]
@@ -263,7 +280,33 @@ class Prompts:
             _log_beta(right + a, wrong + b) - _log_beta(a, b) - model
             for a, b in (NEVER_SOLVED, ANY_SHARE)
         ]
-        return np.stack([fixed[0], self.log_reverse[rows] - model, fixed[1]], axis=1)
+        evidence = np.stack([fixed[0], self.log_reverse[rows] - model, fixed[1]], axis=1)
+        log_odds = evidence + np.log(prior / len(REASONS) / (1 - prior))
+        top_odds = np.maximum(log_odds.max(axis=1, keepdims=True), 0.0)
+        odds = np.exp(log_odds - top_odds)
+        share: FloatArray = odds / (odds.sum(axis=1, keepdims=True) + np.exp(-top_odds))
+        return share
+
+    def suspects(self, names: np.ndarray, threshold: float, prior: float) -> pd.DataFrame:
+        """Prompts that are broken with at least this probability (see `Selector.suspects`)."""
+        rows = np.flatnonzero(self.visits > 0)
+        share = self.reasons(rows, prior) if len(rows) else np.empty((0, 3))
+        total = share.sum(axis=1)
+        order = np.argsort(-total, kind="stable")
+        order = order[total[order] >= threshold]
+        rows, share, total = rows[order], share[order], total[order]
+        reasons = [REASONS[k] for k in share.argmax(axis=1)] if len(rows) else []
+        return pd.DataFrame(
+            {
+                "probability": total,
+                "reason": np.array(reasons, dtype=object),
+                "visits": self.visits[rows],
+                "trials": self.trials[rows].astype(int),
+                "right": self.right[rows].astype(float),
+                "expected": self.expected[rows].astype(float).round(2),
+            },
+            index=pd.Index(names[rows], name="item"),
+        )
 
     @property
     def n_bytes(self) -> int:
@@ -341,9 +384,6 @@ KEPT = 0.9
 """What earlier groups of a prompt still count when it gets another one, since rewards change with
 the policy. Not tuned."""
 
-LEAST_SQUARES = 1e-9
-"""Sums of squares up to this one are rounding errors: the group has no gradient."""
-
 
 class Spread:
     """How much rewards differ within groups, compared with rewards of 0 and 1 of the same mean.
@@ -397,21 +437,3 @@ class Spread:
         """The spread of prompts, from 0 to 1."""
         share = (WEIGHT * self._mean + self.within[rows]) / (WEIGHT + self.most[rows])
         return np.minimum(share, 1.0)
-
-
-def sums_of_groups(rewards: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Sum, number, squares within and largest squares of groups (prompts x rollouts, NaN: none).
-
-    Example:
-        >>> [x.tolist() for x in sums_of_groups(np.array([[1.0, 0.0], [0.5, 0.5]]))]
-        [[1.0, 1.0], [2.0, 2.0], [0.5, 0.0], [0.5, 0.5]]
-    """
-    known = ~np.isnan(rewards)
-    total = known.sum(axis=1).astype(float)
-    filled = np.where(known, rewards, 0.0)
-    right = filled.sum(axis=1)
-    mean = right / np.maximum(total, 1)
-    within = np.where(known, (filled - mean[:, None]) ** 2, 0.0).sum(axis=1)
-    most = total * mean * (1 - mean)
-    within = np.where(np.abs(within - most) <= LEAST_SQUARES, most, within)
-    return right, total, np.where(within <= LEAST_SQUARES, 0.0, within), most

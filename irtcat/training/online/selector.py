@@ -1,7 +1,6 @@
 """Online selection of prompts for reinforcement learning with verifiable rewards."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -17,17 +16,10 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.registry import documented
-from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.formats import FileFormat
-from irtcat.training.online.choice import (
-    LEAST,
-    UsefulnessTable,
-    allocate,
-    quick_scores,
-    rested,
-    sd_code,
-    top,
-)
+from irtcat.training.online.belief import RECORD, Belief
+from irtcat.training.online.choice import LEAST, QuickScores, UsefulnessTable, allocate, rested, top
 from irtcat.training.online.inputs import (
     largest_remainder,
     read_features,
@@ -36,51 +28,9 @@ from irtcat.training.online.inputs import (
     read_topics,
 )
 from irtcat.training.online.moments import probability_moments, usefulness_moments
-from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Past, Policy
-from irtcat.training.online.prompts import (
-    ITEM_DRIFTS,
-    LEAST_SQUARES,
-    RESIDUAL_SDS,
-    Grid,
-    Prompts,
-    Spread,
-    drift_evidence,
-    residual_evidence,
-    sums_of_groups,
-)
+from irtcat.training.online.outcomes import as_numbers, read_outcomes, read_rewards
+from irtcat.training.online.prompts import BROKEN_PRIOR
 from irtcat.training.online.rules import RULES
-from irtcat.training.online.step import Linear, Locals, filter_batch, linearise
-
-ABILITY_SD = 2.0
-"""SD of the ability before any rollout, in logits."""
-
-GAIN_SD, GAIN_NOISE = 0.1, 0.01
-"""SD of what a step of training on a prompt adds to its own logit, and its drift in a step."""
-
-SCALE_SD = 0.25
-"""SD of the coefficient of known difficulties, whose mean is 1."""
-
-FEATURE_SD, TOPIC_SD = 1.2, 1.0
-"""SD of difficulties that features explain, all together, and of the means of topics."""
-
-FEATURE_NOISE, TOPIC_NOISE = 0.5, 0.5
-"""SD of their change in a step, relative to that of the ability."""
-
-MOST_TOPICS = 64
-"""With more topics than this, their means are not part of the state, whose size is squared."""
-
-RESIDUAL_PRIOR = {False: (1.4, 0.7), True: (0.5, 0.7)}
-"""Median and SD of the log of the residual SD, without and with known difficulties."""
-
-DRIFT_PRIOR = (3e-4, 1.5)
-"""Median and SD of the log of the drift of residuals."""
-
-EVIDENCE_PROMPTS = 96
-"""Prompts of a step by which residual SD and drift are estimated: the first ones of the batch, in
-an order that does not depend on their data."""
-
-RESIDUAL_CHANGE = 0.03
-"""Relative change of the residual SD from which on beliefs are rescaled."""
 
 POOL = 4
 """Candidates for each prompt to choose, by the quick score; among them the exact one decides."""
@@ -92,88 +42,6 @@ REST_PASSES, LONGEST_REST = 0.3, 200.0
 """Default of ``rest``: in passes over all prompts, and the most in steps. In GRPO of a small policy
 on sums (one run each) rests of .08, .3 and .8 passes ended at a reward of .47, .54 and .56 where a
 uniform choice had .44."""
-
-JUMP_SD = 1.0
-"""SD of the ability's jump when a checkpoint of an unknown step is reloaded."""
-
-BROKEN_PRIOR = 0.01
-"""Share of prompts that are broken, a third for each reason."""
-
-REASONS = ("never solved", "solved by weaker policies only", "does not follow ability")
-
-Z95 = 1.959964
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """What a step has brought, each prompt once.
-
-    Attributes:
-        rows: positions of the prompts.
-        right: sum of the rewards, as shares of their range.
-        trials: number of rollouts.
-        within: sum of squares within the groups; None if only the sums are known.
-        most: the same if all rewards had been the lowest or highest.
-        version: step of the selector at which the prompts were chosen.
-    """
-
-    rows: IntArray
-    right: FloatArray
-    trials: FloatArray
-    within: FloatArray | None
-    most: FloatArray | None
-    version: IntArray
-
-    @property
-    def has_gradient(self) -> BoolArray:
-        """Whether the rewards of each prompt differ, as far as it is known."""
-        if self.within is not None:
-            return self.within > LEAST_SQUARES
-        return (self.right > 0) & (self.right < self.trials)
-
-    @property
-    def strength(self) -> FloatArray:
-        """4 times the variance of the rewards of each prompt: 1 if half are right."""
-        share = self.right / self.trials
-        if self.within is None:
-            return 4 * share * (1 - share)
-        return 4 * self.within / self.trials
-
-    def used(self) -> "Outcomes":
-        """Those with rollouts."""
-        some = self.trials > 0
-        return Outcomes(
-            rows=self.rows[some],
-            right=self.right[some],
-            trials=self.trials[some],
-            within=None if self.within is None else self.within[some],
-            most=None if self.most is None else self.most[some],
-            version=self.version[some],
-        )
-
-    def pooled(self) -> "Outcomes":
-        """The outcomes of prompts that repeat, added up."""
-        unique, position = np.unique(self.rows, return_inverse=True)
-        n = len(unique)
-        if n == len(self.rows):
-            return self
-        version = np.zeros(n, np.int64)
-        version[position] = self.version
-        if (version[position] != self.version).any():
-            advice = "Pass those of each version in an update of its own."
-            raise argument_error("version", "one for each prompt", "two for one prompt", advice)
-
-        def total(values: FloatArray) -> FloatArray:
-            return np.bincount(position, values, n).astype(float)
-
-        return Outcomes(
-            rows=np.asarray(unique, np.int64),
-            right=total(self.right),
-            trials=total(self.trials),
-            within=None if self.within is None else total(self.within),
-            most=None if self.most is None else total(self.most),
-            version=version,
-        )
 
 
 @documented(RULES)
@@ -275,7 +143,7 @@ class Selector:
         self._items = read_items(items)
         self._topics = read_topics(topics, self._items)
         self._quotas = read_quotas(quotas, self._topics)
-        self._features = read_features(features, self._items)
+        features = read_features(features, self._items)
         self.group_size, self.rule, self.target = int(group_size), rule, float(target)
         if rest is not None and (not is_number(rest) or rest < 0):
             raise argument_error("rest", "a number of steps of at least 0, or None", rest)
@@ -289,112 +157,12 @@ class Selector:
         )
         self._positions: pd.Index | None = None
         self._fingerprint = ""
-        self._step = 0
-        self._prompts = Prompts.start(self._items.n)
-        self._spread = Spread.start(self._items.n)
-        self._policy = self._prior_policy()
-        self._past = Past.start(len(self._policy.noise))
-        self._ahead_cache: tuple[Policy, tuple[FloatArray, FloatArray, Past, FloatArray]] | None
-        self._ahead_cache = None
-        has_prior = self._items.prior.b is not None
-        middle, spread = RESIDUAL_PRIOR[has_prior]
-        self._residual = Grid(RESIDUAL_SDS, _log_normal(RESIDUAL_SDS, middle, spread))
-        self._item_drift = Grid(ITEM_DRIFTS, _log_normal(ITEM_DRIFTS, *DRIFT_PRIOR))
-        self._residual_sd = self._residual.estimate
-        self._rows: list[dict[str, float]] = []
+        self._belief = Belief(self._items, features, self._topics)
         n = self._items.n
-        self._slope, self._centre = np.empty(n, np.float32), np.empty(n, np.float32)
-        self._sd_code = np.empty(n, np.uint8)
+        self._quick = QuickScores.start(n)
         self._refreshed = 0
         for start in range(0, n, REFRESH):
             self._refresh(np.arange(start, min(start + REFRESH, n)))
-
-    # The state of the policy
-
-    def _prior_policy(self) -> Policy:
-        """Ability, gain, scale of known difficulties, features, topics."""
-        mean, var = [self._items.centre, 0.0, 0.0], [ABILITY_SD**2, GAIN_SD**2, TREND_SD**2]
-        noise = [1.0, GAIN_NOISE**2, 0.0]
-        if self._items.prior.b is not None:
-            mean, var, noise = [*mean, 1.0], [*var, SCALE_SD**2], [*noise, 0.0]
-        if self._features is not None:
-            n = self._features.shape[1]
-            mean, var = mean + [0.0] * n, var + [FEATURE_SD**2 / n] * n
-            noise = noise + [FEATURE_NOISE**2 / n] * n
-        if self._has_topic_means:
-            n = len(self._topics.names)  # type: ignore[union-attr]
-            mean, var = mean + [0.0] * n, var + [TOPIC_SD**2] * n
-            noise = noise + [TOPIC_NOISE**2] * n
-        constant = np.zeros(len(mean))
-        constant[TREND] = TREND_NOISE**2
-        return Policy.start(np.array(mean), np.array(var), np.array(noise), constant)
-
-    @property
-    def _has_topic_means(self) -> bool:
-        return self._topics is not None and 1 < len(self._topics.names) <= MOST_TOPICS
-
-    def _loading(self, rows: IntArray) -> FloatArray:
-        """How the policy's state enters the logits of prompts."""
-        n = len(rows)
-        trained = self._prompts.trained[rows, None].astype(float)
-        parts = [np.ones((n, 1)), trained, np.zeros((n, 1))]  # ability, gain, trend
-        if self._items.prior.b is not None:
-            parts.append(self._items.centre - self._items.prior.b[rows, None].astype(float))
-        if self._features is not None:
-            parts.append(-self._features[rows].astype(float))
-        if self._has_topic_means:
-            topics = self._topics
-            assert topics is not None
-            codes = topics.code[rows, None]
-            parts.append(-(codes == np.arange(len(topics.names))).astype(float))
-        return np.concatenate(parts, axis=1)
-
-    def _belief(self, rows: IntArray, step: int) -> Locals:
-        """What is believed of prompts at a step."""
-        _, _, past, on_today = self._ahead
-        return self._prompts.belief(
-            rows=rows,
-            prior=self._items.prior,
-            step=step,
-            residual_sd=self._residual_sd,
-            drift=self._item_drift.estimate,
-            past=past,
-            on_today=on_today,
-        )
-
-    def _logits(self, rows: IntArray) -> tuple[FloatArray, FloatArray, Linear, Locals]:
-        """Mean and SD of prompts' logits in the coming step."""
-        mean, cov, _, _ = self._ahead
-        loading = self._loading(rows)
-        local = self._belief(rows, self._step + 1)
-        linear = linearise(loading @ mean - self._items.centre, local)
-        loading -= local.tied
-        var = linear.var_local + linear.slope**2 * np.einsum("ij,ij->i", loading @ cov, loading)
-        return linear.mean, np.sqrt(var), linear, local
-
-    def _refresh(self, rows: IntArray) -> None:
-        """Bring the quick scores of prompts up to date."""
-        if not len(rows):
-            return
-        logit, sd, linear, _ = self._logits(rows)
-        theta = self._ahead[0][ABILITY]
-        self._slope[rows] = linear.slope
-        self._centre[rows] = theta - logit / linear.slope
-        self._sd_code[rows] = sd_code(sd)
-
-    @property
-    def _ahead(self) -> tuple[FloatArray, FloatArray, Past, FloatArray]:
-        """The policy in the coming step.
-
-        Mean and covariance of its state, earlier abilities, and their regression on the state.
-        """
-        cached = self._ahead_cache
-        if cached is None or cached[0] is not self._policy:
-            mean, cov = self._policy.predicted().moments
-            past = self._past.predicted()
-            cached = (self._policy, (mean, cov, past, past.coefficients(cov)))
-            self._ahead_cache = cached
-        return cached[1]
 
     # What users see
 
@@ -402,18 +170,18 @@ class Selector:
         return self._items.n
 
     def __repr__(self) -> str:
-        text = f"{self._items.n} prompts, rule {self.rule}, step {self._step}"
+        text = f"{self._items.n} prompts, rule {self.rule}, step {self.step}"
         return f"Selector({text}, theta {self.theta:.2f} ± {self.se:.2f})"
 
     @property
     def step(self) -> int:
         """Number of updates so far."""
-        return self._step
+        return self._belief.step
 
     @property
     def theta(self) -> float:
         """The policy's ability after the last step."""
-        return float(self._policy.moments[0][ABILITY])
+        return self._belief.theta
 
     @property
     def se(self) -> float:
@@ -422,7 +190,7 @@ class Selector:
         With fewer than about a hundred prompts it is too small, by 20 to 40 % with 24, for the
         level of ability and all difficulties together; intervals of p are not affected.
         """
-        return float(np.sqrt(self._policy.moments[1][ABILITY, ABILITY]))
+        return self._belief.se
 
     @property
     def item_ids(self) -> np.ndarray:
@@ -439,12 +207,14 @@ class Selector:
     @property
     def n_bytes(self) -> int:
         """Bytes that are kept for the prompts, without their ids and features."""
-        arrays: list[np.ndarray] = [self._slope, self._centre, self._sd_code]
+        arrays: list[np.ndarray] = []
         prior = self._items.prior
         arrays += [x for x in (prior.b, prior.var_b, prior.alpha, prior.var_alpha) if x is not None]
         if self._topics is not None:
             arrays += [self._topics.code, self._topics.rows]
-        return self._prompts.n_bytes + self._spread.n_bytes + sum(array.nbytes for array in arrays)
+        belief = self._belief
+        n_bytes = self._quick.n_bytes + belief.prompts.n_bytes + belief.spread.n_bytes
+        return n_bytes + sum(array.nbytes for array in arrays)
 
     def next(self, n: int) -> np.ndarray:
         """The prompts of the next step: distinct ids, the most useful first.
@@ -483,21 +253,19 @@ class Selector:
                 if count
             ]
             rows = np.concatenate(parts)
-        return rows if self._items.ids is None else self._items.ids[rows]
+        return self._items.names_of(rows)
 
     def _quick_scores(self, n: int) -> np.ndarray | None:
         """Approximate scores of all prompts; None where all are alike."""
         if self._row.choice == "none":
             return None
-        theta = float(self._ahead[0][ABILITY])
         rng = self._rng if self._row.choice == "draw" else None
-        arrays = (theta, self._slope, self._centre, self._sd_code)
-        scores = quick_scores(*arrays, self._table, rng)
-        if not self._spread.is_equal:
-            scores *= self._spread.of().astype(np.float32)
+        scores = self._quick.usefulness(self._belief.theta_ahead, self._table, rng)
+        if not self._belief.spread.is_equal:
+            scores *= self._belief.spread.of().astype(np.float32)
         rest = self._rest_steps(n)
         if rest > 0:
-            rested(scores, self._prompts.last, self._step + 1, rest)
+            rested(scores, self._belief.prompts.last, self.step + 1, rest)
         return scores
 
     def _rest_steps(self, n: int) -> float:
@@ -522,7 +290,7 @@ class Selector:
             exact: FloatArray = self._exact_scores(rows)
         else:
             exact = pool_scores[pool].astype(float)
-        exact = exact * (1 - self._prompts.broken[rows])
+        exact = exact * (1 - self._belief.prompts.broken[rows])
         order = np.lexsort((rng.random(len(rows)), -exact))
         chosen = rows[order[:drawn]]
         if n_random:
@@ -548,11 +316,13 @@ class Selector:
 
     def _exact_scores(self, rows: IntArray) -> FloatArray:
         """Usefulness with the bonus, less for prompts that were trained on lately."""
-        logit, sd, _, _ = self._logits(rows)
+        logit, sd, _ = self._belief.logits(rows)
         mean, spread = self._table.moments(logit, sd)
-        score: FloatArray = (mean + self.bonus * spread) * self._spread.of(rows)
+        score: FloatArray = (mean + self.bonus * spread) * self._belief.spread.of(rows)
         if self._rest > 0:
-            score = score * -np.expm1(-(self._step + 1 - self._prompts.last[rows]) / self._rest)
+            score = score * -np.expm1(
+                -(self.step + 1 - self._belief.prompts.last[rows]) / self._rest
+            )
         return score
 
     def update(self, ids: Any, successes: Any, trials: Any = None, *, version: Any = None) -> None:
@@ -582,30 +352,19 @@ class Selector:
             >>> selector.history["mixed"].tolist()
             [1.0, 0.5]
         """
-        outcomes = self._read_outcomes(ids, successes, trials, version).used()
-        rows = outcomes.rows
-        step = self._step + 1
-        ahead = self._policy.predicted()
-        rollouts = float(outcomes.trials.sum())
-        record: dict[str, float] = {"step": step, "n": len(rows), "rollouts": rollouts}
-        if len(rows):
-            record |= self._learn(ahead, outcomes, step)
-        else:
-            moments = ahead.moments
-            self._past = self._past.predicted().updated(moments, moments)
-            self._policy = ahead
-        self._step = step
-        self._refresh(rows)
+        rows = self._find(ids)
+        outcomes = read_outcomes(
+            successes,
+            trials,
+            rows=rows,
+            names=self._items.names_of(rows),
+            version=self._read_version(version, len(rows)),
+            reward_range=self.reward_range,
+            group_size=self.group_size,
+        )
+        self._belief.update(outcomes)
+        self._refresh(outcomes.rows)
         self._refresh_some()
-        record |= {
-            "theta": self.theta,
-            "se": self.se,
-            "drift": self._policy.drift,
-            "residual_sd": self._residual_sd,
-            "item_drift": self._item_drift.estimate,
-            "gain": float(self._policy.moments[0][GAIN]),
-        }
-        self._rows.append(record)
 
     def update_rollouts(self, ids: Any, rewards: Any, *, version: Any = None) -> None:
         """Learn from rewards as trainers have them: one after another, with the prompt of each.
@@ -626,7 +385,7 @@ class Selector:
             [[2.0, 4.0, 0.5]]
         """
         rows = self._find(ids)
-        values = _numbers("rewards", rewards, len(rows))
+        values = as_numbers("rewards", rewards, len(rows))
         unique, group = np.unique(rows, return_inverse=True)
         counts = np.bincount(group, minlength=len(unique))
         order = np.argsort(group, kind="stable")
@@ -634,15 +393,15 @@ class Selector:
         matrix = np.full((len(unique), counts.max(initial=1)), np.nan)
         matrix[group[order], place] = values[order]
         if version is not None and np.ndim(version):
-            versions = _numbers("version", version, len(rows))
+            versions = as_numbers("version", version, len(rows))
             first = np.full(len(unique), -1.0)
             first[group] = versions
             if (first[group] != versions).any():
-                name = brief(self._items.names[rows[int(np.argmax(first[group] != versions))]])
+                name = brief(self._items.names_of(rows)[int(np.argmax(first[group] != versions))])
                 advice = "Pass those of each version in an update of its own."
                 raise argument_error("version", "one for each prompt", f"two for {name}", advice)
             version = first
-        self.update(self._items.names[unique], matrix, version=version)
+        self.update(self._items.names_of(unique), matrix, version=version)
 
     def gradient_probability(self, ids: Any) -> FloatArray:
         """Probability that the rewards of a group differ: ``E[1 - p^G - (1 - p)^G]``.
@@ -650,94 +409,20 @@ class Selector:
         For rewards other than 0 and 1 it is multiplied by the spread of the prompt.
         """
         rows = self._find(ids)
-        logit, sd, _, _ = self._logits(rows)
+        logit, sd, _ = self._belief.logits(rows)
         curve = RULES["mixed"].curve
         mixed, _ = usefulness_moments(logit, sd, lambda p: curve(p, self.group_size, self.target))
-        return mixed * self._spread.of(rows)
+        return mixed * self._belief.spread.of(rows)
 
-    def _level_of(
-        self, rows: IntArray, version: IntArray, local: Locals
-    ) -> tuple[FloatArray, FloatArray, Locals]:
-        """How the policy's state enters the logits of prompts, and what is subtracted.
-
-        Answers of an older policy depend on the ability of its step: the regression of that ability
-        on the state of today, and what it leaves.
-        """
-        loading = self._loading(rows)
-        offset = np.full(len(rows), self._items.centre)
-        older = np.flatnonzero(version < self._step)
-        if not len(older):
-            return loading, offset, local
-        mean, _, past, on_today = self._ahead
-        then = version[older] + 1
-        theta = np.array([self._rows[step - 1]["theta"] for step in then]) + past.shift[then]
-        gain = on_today[then]
-        loading[older, ABILITY] -= 1.0
-        loading[older] += gain
-        offset[older] -= theta - gain @ mean
-        var_e = local.var_e.copy()
-        rest = past.var[then] - np.einsum("ij,ij->i", gain, past.cross[then])
-        var_e[older] += np.maximum(rest, 0.0)
-        return loading, offset, replace(local, var_e=var_e)
-
-    def _learn(self, ahead: Policy, outcomes: Outcomes, step: int) -> dict[str, float]:
-        """Update policy and prompts by a batch; what is worth recording."""
-        prompts, prior = self._prompts, self._items.prior
-        rows, right, trials = outcomes.rows, outcomes.right, outcomes.trials
-        mean, cov, past, on_today = self._ahead
-        loading, offset, local = self._level_of(rows, outcomes.version, self._belief(rows, step))
-        result = filter_batch(mean, cov, loading, offset, local, right, trials)
-        after = ahead.updated(result.precision, result.shift)
-        is_new = prompts.last[rows] < 0
-        level = result.level
-        for chosen, grid in ((is_new, self._residual), (~is_new, self._item_drift)):
-            some = np.flatnonzero(chosen)[:EVIDENCE_PROMPTS]
-            if not len(some):
-                continue
-            data = (level[some], result.var_level[some], right[some], trials[some])
-            if grid is self._residual:
-                grid.add(residual_evidence(prior, rows[some], *data))
-            else:
-                spread = self._residual_sd
-                args = (prompts, prior, rows[some], step, spread, past, on_today, *data)
-                grid.add(drift_evidence(*args))
-        p, _ = probability_moments(result.before[0], np.sqrt(result.before[1]))
-        prompts.count_reverse(
-            rows,
-            level=level,
-            var=result.var_level,
-            var_prior=local.var_e,
-            right=right,
-            trials=trials,
-            log_model=result.log_cavity,
-        )
-        # the mixture of speeds has another mean than the single Normal of the batch
-        apart = float(after.moments[0][ABILITY] - result.mean[ABILITY])
-        local_after = replace(result.local, e=result.local.e + result.tie * apart)
-        prompts.store(rows, local_after, result.tie, step)
-        self._policy, self._past = after, past.updated((mean, cov), after.moments)
-        prompts.count(rows, right, trials, p * trials, result.log_cavity)
-        prompts.trained[rows] = outcomes.strength
-        if outcomes.within is not None and outcomes.most is not None:
-            self._spread.add(rows, outcomes.within, outcomes.most)
-        prompts.broken[rows] = _broken(prompts.evidence(rows), BROKEN_PRIOR).sum(axis=1)
-        estimate = self._residual.estimate
-        if abs(np.log(estimate / self._residual_sd)) > RESIDUAL_CHANGE:
-            prompts.rescale(prior, self._residual_sd, estimate)
-            self._residual_sd = estimate
-        clipped = np.clip(p, 1e-12, 1 - 1e-12)
-        loss = -(right * np.log(clipped) + (trials - right) * np.log1p(-clipped)).sum()
-        return {
-            "score": float(right.sum() / trials.sum()),
-            "predicted": float((p * trials).sum() / trials.sum()),
-            "log_loss": float(loss / trials.sum()),
-            "mixed": float(outcomes.has_gradient.mean()),
-        }
+    def _refresh(self, rows: IntArray) -> None:
+        """Bring the quick scores of prompts up to date."""
+        if len(rows):
+            self._quick.refresh(rows, self._belief.theta_ahead, *self._belief.logits(rows))
 
     def _refresh_some(self) -> None:
         """Bring quick scores of the next prompts in turn up to date."""
         n = self._items.n
-        size = min(n, max(2048, REFRESH // max(len(self._policy.noise) // 4, 1)))
+        size = min(n, max(2048, REFRESH // max(len(self._belief.policy.noise) // 4, 1)))
         stop = min(self._refreshed + size, n)
         self._refresh(np.arange(self._refreshed, stop))
         self._refreshed = stop % n
@@ -775,71 +460,18 @@ class Selector:
         Raises:
             InputError: for unknown ids, another number of rows, or rewards out of range.
         """
-        rows = self._find(ids)
-        matrix = _matrix("successes", rewards, len(rows))
-        low, high = self.reward_range
-        bad = (matrix < low - 1e-9) | (matrix > high + 1e-9)
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            got = f"{matrix[row, column]:g} for {brief(self._items.names[rows[row]])}"
-            advice = "Pass another `reward_range` to the selector."
-            raise argument_error("successes", f"rewards from {low:g} to {high:g}", got, advice)
-        return np.clip(matrix, low, high)
+        names = self._items.names_of(self._find(ids))
+        return read_rewards(rewards, names, self.reward_range)
 
     def _read_version(self, version: Any, n: int) -> IntArray:
         """The step at which the prompts were chosen."""
         if version is None:
-            return np.full(n, self._step)
-        values = _numbers("version", np.full(n, version) if np.ndim(version) == 0 else version, n)
-        if not ((values >= 0) & (values <= self._step) & (values == np.floor(values))).all():
-            must = f"whole numbers from 0 to {self._step}, the `step` when prompts were chosen"
+            return np.full(n, self.step)
+        values = as_numbers("version", np.full(n, version) if np.ndim(version) == 0 else version, n)
+        if not ((values >= 0) & (values <= self.step) & (values == np.floor(values))).all():
+            must = f"whole numbers from 0 to {self.step}, the `step` when prompts were chosen"
             raise argument_error("version", must, version)
         return values.astype(np.int64)
-
-    def _read_outcomes(self, ids: Any, successes: Any, trials: Any, version: Any) -> Outcomes:
-        """The outcomes, each prompt once."""
-        if trials is None and _is_matrix(successes):
-            low, high = self.reward_range
-            matrix = (self.read_rewards(ids, successes) - low) / (high - low)
-            rows = self._find(ids)
-            right, total, within, most = sums_of_groups(matrix)
-            then = self._read_version(version, len(rows))
-            return Outcomes(
-                rows=rows, right=right, trials=total, within=within, most=most, version=then
-            ).pooled()
-        rows, right, total = self._read_counts(ids, successes, trials)
-        then = self._read_version(version, len(rows))
-        return Outcomes(
-            rows=rows, right=right, trials=total, within=None, most=None, version=then
-        ).pooled()
-
-    def _read_counts(
-        self, ids: Any, successes: Any, trials: Any
-    ) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Positions, successes and trials."""
-        rows = self._find(ids)
-        right = _numbers("successes", successes, len(rows))
-        if trials is None:
-            must = "mean scores in [0, 1], or counts with `trials`"
-            most: FloatArray = np.ones(len(rows))
-            total: FloatArray = np.full(len(rows), float(self.group_size))
-        else:
-            is_single = np.ndim(trials) == 0
-            total = _numbers(
-                "trials", np.full(len(rows), trials) if is_single else trials, len(rows)
-            )
-            bad = ~np.isfinite(total) | (total < 0) | (total != np.floor(total))
-            if bad.any():
-                k = int(np.argmax(bad))
-                got = f"{total[k]:g} for {brief(self._items.names[rows[k]])}"
-                raise argument_error("trials", "whole numbers of at least 0", got)
-            must, most = "numbers between 0 and the trials", total
-        bad = ~((right >= 0) & (right <= most + 1e-9))
-        if bad.any():
-            k = int(np.argmax(bad))
-            got = f"{right[k]:g} for {brief(self._items.names[rows[k]])}"
-            raise argument_error("successes", must, got)
-        return rows, right * total if trials is None else np.minimum(right, total), total
 
     def reloaded(self, step: int | None = None) -> None:
         """Say that a checkpoint of the policy was reloaded, so that its ability jumped.
@@ -851,18 +483,9 @@ class Selector:
         Raises:
             InputError: for a step that is not in the history.
         """
-        if step is None:
-            self._policy = self._policy.moved(None, JUMP_SD**2)
-        elif step == 0:
-            start = self._prior_policy()
-            var = float(start.cov[0, ABILITY, ABILITY])
-            self._policy = self._policy.moved(float(start.mean[0, ABILITY]), var)
-        else:
-            check_count("step", step, 0, self._step)
-            mean = self._rows[step - 1]["theta"] + float(self._past.shift[step])
-            self._policy = self._policy.moved(mean, float(self._past.var[step]))
         if step is not None:
-            self._past = self._past.moved()
+            check_count("step", step, 0, self.step)
+        self._belief.reload(step)
         self._refresh_some()
 
     def predict(self, ids: Any = None, *, level: float = 0.95) -> pd.DataFrame:
@@ -887,14 +510,14 @@ class Selector:
         }
         z = NormalDist().inv_cdf(0.5 + level / 2)
         for start in range(0, max(len(rows), 1), 16384):
-            logit, sd, _, _ = self._logits(rows[start : start + 16384])
+            logit, sd, _ = self._belief.logits(rows[start : start + 16384])
             p, sd_p = probability_moments(logit, sd)
             low, high = (1 / (1 + np.exp(-(logit + side * z * sd))) for side in (-1, 1))
             useful, _ = self._table.moments(logit, sd)
-            useful = useful * self._spread.of(rows[start : start + 16384])
+            useful = useful * self._belief.spread.of(rows[start : start + 16384])
             for name, value in zip(columns, (p, sd_p, low, high, useful), strict=True):
                 columns[name].append(value)
-        index = pd.Index(self._items.names[rows], name="item")
+        index = pd.Index(self._items.names_of(rows), name="item")
         return pd.DataFrame({name: np.concatenate(x) for name, x in columns.items()}, index=index)
 
     def rollouts(self, ids: Any, budget: int) -> IntArray:
@@ -926,7 +549,7 @@ class Selector:
         if not len(rows):
             raise argument_error("ids", "at least one prompt", "none")
         check_count("budget", budget, LEAST * len(rows))
-        logit, sd, _, _ = self._logits(rows)
+        logit, sd, _ = self._belief.logits(rows)
         return allocate(logit, sd, int(budget))
 
     @property
@@ -940,7 +563,7 @@ class Selector:
         ``residual_sd`` of difficulties, ``item_drift``, the share of its variance that is new in a
         step, and ``gain``, what training on a prompt adds to its own logit.
         """
-        frame = pd.DataFrame(self._rows, columns=list(HISTORY))
+        frame = pd.DataFrame(self._belief.history, columns=list(RECORD))
         return frame.astype({"step": int, "n": int, "rollouts": int})
 
     def to_frame(self) -> pd.DataFrame:
@@ -954,20 +577,14 @@ class Selector:
         """
         frame = self.predict()
         rows = np.arange(self._items.n)
-        b, se, slope = [], [], []
-        for start in range(0, len(rows), 16384):
-            some = rows[start : start + 16384]
-            mean, cov, _, _ = self._ahead
-            loading = self._loading(some)
-            loading[:, ABILITY] = 0.0  # difficulty is the ability at which the logit is 0
-            local = self._belief(some, self._step + 1)
-            b.append(self._items.centre - loading @ mean + local.e)
-            loading -= local.tied
-            se.append(np.sqrt(np.einsum("ij,ij->i", loading @ cov, loading) + local.var_e))
-            slope.append(np.exp(local.alpha))
-        for position, (name, parts) in enumerate((("b", b), ("se_b", se), ("slope", slope))):
-            frame.insert(position, name, np.concatenate(parts))
-        prompts = self._prompts
+        size = 16384
+        parts = [
+            self._belief.difficulties(rows[start : start + size])
+            for start in range(0, len(rows), size)
+        ]
+        for position, name in enumerate(("b", "se_b", "slope")):
+            frame.insert(position, name, np.concatenate([part[position] for part in parts]))
+        prompts = self._belief.prompts
         with np.errstate(invalid="ignore"):
             score = np.where(prompts.trials > 0, prompts.right / prompts.trials, np.nan)
         last = pd.array(np.where(prompts.last < 0, 0, prompts.last), dtype="Int64")
@@ -1004,25 +621,7 @@ class Selector:
         """
         check_interval("threshold", threshold)
         check_interval("prior", prior)
-        prompts = self._prompts
-        rows = np.flatnonzero(prompts.visits > 0)
-        share = _broken(prompts.evidence(rows), prior) if len(rows) else np.empty((0, 3))
-        total = share.sum(axis=1)
-        order = np.argsort(-total, kind="stable")
-        order = order[total[order] >= threshold]
-        rows, share, total = rows[order], share[order], total[order]
-        reasons = [REASONS[k] for k in share.argmax(axis=1)] if len(rows) else []
-        return pd.DataFrame(
-            {
-                "probability": total,
-                "reason": np.array(reasons, dtype=object),
-                "visits": prompts.visits[rows],
-                "trials": prompts.trials[rows].astype(int),
-                "right": prompts.right[rows].astype(float),
-                "expected": prompts.expected[rows].astype(float).round(2),
-            },
-            index=pd.Index(self._items.names[rows], name="item"),
-        )
+        return self._belief.prompts.suspects(self._items.names, threshold, prior)
 
     # Saving
 
@@ -1042,35 +641,17 @@ class Selector:
         """
         state = self._rng.bit_generator.state
         words = (*state["state"].values(), state["has_uint32"], state["uinteger"])
-        history = np.array(
-            [[row.get(name, np.nan) for name in HISTORY] for row in self._rows], float
-        ).reshape(-1, len(HISTORY))
-        out: dict[str, Any] = {
+        return {
             **STATE.head,
             "items": self._own_fingerprint(),
             "n_items": self._items.n,
-            "step": self._step,
             "random": " ".join(f"{word:x}" for word in words),  # 128 bits: more than a number has
-            "policy_mean": self._policy.mean.copy(),
-            "policy_cov": self._policy.cov.copy(),
-            "policy_weight": self._policy.weight.copy(),
-            "past_shift": self._past.shift.copy(),
-            "past_var": self._past.var.copy(),
-            "past_cross": self._past.cross.copy(),
-            "residual_log_weight": self._residual.log_weight.copy(),
-            "item_drift_log_weight": self._item_drift.log_weight.copy(),
-            "residual_sd": self._residual_sd,
             "refreshed": self._refreshed,
-            "history": history,
-            "quick_slope": self._slope.copy(),
-            "quick_centre": self._centre.copy(),
-            "quick_sd": self._sd_code.copy(),
-            "spread_within": self._spread.within.copy(),
-            "spread_most": self._spread.most.copy(),
+            "quick_slope": self._quick.slope.copy(),
+            "quick_centre": self._quick.centre.copy(),
+            "quick_sd": self._quick.sd_code.copy(),
+            **self._belief.state(),
         }
-        for name, array in vars(self._prompts).items():
-            out[f"prompts_{name}"] = array.copy()
-        return out
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` returned.
@@ -1099,33 +680,13 @@ class Selector:
             for name, value in state.items()
             if name not in ("format", "items", "random")
         }
-        if arrays["policy_mean"].shape != self._policy.mean.shape:
-            must = "of a selector with the same features, topics and known difficulties"
-            raise argument_error("state", must, f"another number ({arrays['policy_mean'].shape})")
-        for name in vars(self._prompts):
-            if arrays[f"prompts_{name}"].shape != (n,):
-                must = f"with {n} numbers in prompts_{name}"
-                raise argument_error("state", must, f"shape {arrays[f'prompts_{name}'].shape}")
-        self._policy = replace(
-            self._policy,
-            mean=arrays["policy_mean"].astype(float),
-            cov=arrays["policy_cov"].astype(float),
-            weight=arrays["policy_weight"].astype(float),
-        )
-        self._past = Past(*(arrays[f"past_{name}"].astype(float) for name in PAST))
-        for name, array in list(vars(self._prompts).items()):
-            setattr(self._prompts, name, arrays[f"prompts_{name}"].astype(array.dtype))
-        self._residual.log_weight = arrays["residual_log_weight"].astype(float)
-        self._item_drift.log_weight = arrays["item_drift_log_weight"].astype(float)
-        self._residual_sd = float(arrays["residual_sd"])
+        self._belief.load(arrays)
         self._refreshed = int(arrays["refreshed"])
-        self._step = int(arrays["step"])
-        self._slope = arrays["quick_slope"].astype(np.float32)
-        self._centre = arrays["quick_centre"].astype(np.float32)
-        self._sd_code = arrays["quick_sd"].astype(np.uint8)
-        self._spread = Spread(arrays["spread_within"], arrays["spread_most"])
-        history = arrays["history"].astype(float).reshape(-1, len(HISTORY))
-        self._rows = [dict(zip(HISTORY, row.tolist(), strict=True)) for row in history]
+        self._quick = QuickScores(
+            arrays["quick_slope"].astype(np.float32),
+            arrays["quick_centre"].astype(np.float32),
+            arrays["quick_sd"].astype(np.uint8),
+        )
         first, second, has_uint32, uinteger = (int(x, 16) for x in str(state["random"]).split())
         generator = np.random.default_rng()
         generator.bit_generator.state = {
@@ -1144,39 +705,6 @@ class Selector:
 
 STATE = FileFormat("irtcat-selector", "a state of a selector", "Give what `state_dict` returned.")
 
-PAST = ("shift", "var", "cross")
-
-HISTORY = (
-    "step",
-    "n",
-    "rollouts",
-    "score",
-    "predicted",
-    "log_loss",
-    "mixed",
-    "theta",
-    "se",
-    "drift",
-    "residual_sd",
-    "item_drift",
-    "gain",
-)
-
-
-def _log_normal(values: FloatArray, median: float, sd: float) -> FloatArray:
-    """Log density of values whose log is Normal, as a prior of points of a grid in the log."""
-    density: FloatArray = -((np.log(values / median) / sd) ** 2) / 2
-    return density
-
-
-def _broken(evidence: FloatArray, prior: float) -> FloatArray:
-    """Posterior probability of each reason, from log Bayes factors (prompts x reasons)."""
-    log_odds = evidence + np.log(prior / evidence.shape[1] / (1 - prior))
-    top_odds = np.maximum(log_odds.max(axis=1, keepdims=True), 0.0)
-    odds = np.exp(log_odds - top_odds)
-    share: FloatArray = odds / (odds.sum(axis=1, keepdims=True) + np.exp(-top_odds))
-    return share
-
 
 def _read_range(reward_range: Any) -> tuple[float, float]:
     """The lowest and the highest reward."""
@@ -1185,36 +713,3 @@ def _read_range(reward_range: Any) -> tuple[float, float]:
         must = "the lowest and the highest reward, two finite numbers"
         raise argument_error("reward_range", must, reward_range)
     return float(bounds[0]), float(bounds[1])
-
-
-def _is_matrix(values: Any) -> bool:
-    """Whether values have a row for each prompt, perhaps of different lengths."""
-    if isinstance(values, (list, tuple)):
-        return len(values) > 0 and np.ndim(values[0]) == 1
-    return np.ndim(values) == 2
-
-
-def _matrix(name: str, values: Any, n: int) -> FloatArray:
-    """Rewards as prompts x rollouts, NaN where a row is shorter."""
-    try:
-        rows = [np.asarray(row, float) for row in values]
-    except (TypeError, ValueError):
-        raise argument_error(name, "rewards, prompts x rollouts", values) from None
-    if len(rows) != n or any(row.ndim != 1 for row in rows):
-        must = f"rewards of {n} prompts x rollouts, a row for each id"
-        raise argument_error(name, must, f"{len(rows)} rows")
-    out = np.full((n, max((len(row) for row in rows), default=1)), np.nan)
-    for row, rewards in zip(out, rows, strict=True):
-        row[: len(rewards)] = rewards
-    return out
-
-
-def _numbers(name: str, values: Any, n: int) -> FloatArray:
-    """A vector of n numbers, or raise."""
-    try:
-        vector = np.asarray(values, float)
-    except (TypeError, ValueError):
-        raise argument_error(name, "numbers", values) from None
-    if vector.shape != (n,):
-        raise argument_error(name, f"{n} numbers, one for each id", f"shape {vector.shape}")
-    return vector

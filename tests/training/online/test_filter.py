@@ -10,10 +10,10 @@ from scipy.special import expit, logsumexp
 from irtcat import Responses, fit
 from irtcat.training.online import RULES, Selector
 from irtcat.training.online.choice import (
+    QuickScores,
     UsefulnessTable,
     allocate,
     mixed_gains,
-    quick_scores,
     sd_code,
     top,
 )
@@ -85,7 +85,7 @@ def test_quick_scores_are_the_exact_ones_nearly():
     table = UsefulnessTable.of(lambda p: p * (1 - p), 0.5)
     slope = np.full(70_000, 1.25, np.float32)
     centre = (0.7 - logit / 1.25).astype(np.float32)
-    quick = quick_scores(0.7, slope, centre, sd_code(sd), table)
+    quick = QuickScores(slope, centre, sd_code(sd)).usefulness(0.7, table)
     mean, spread = table.moments(logit, sd)
     np.testing.assert_allclose(quick, mean + 0.5 * spread, atol=0.006)
 

@@ -7,7 +7,16 @@ from fastapi import APIRouter, Depends, Response
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.api.actions import ACTIONS, Action, endpoint
 from irtcat.service.pages import CheckedForm, form_text
-from irtcat.service.pages.staff import accounts, attempts, items, people, tests
+from irtcat.service.pages.staff import (
+    accounts,
+    attempts,
+    items,
+    people,
+    recalibration,
+    results,
+    sign_in,
+    tests,
+)
 from irtcat.service.pages.staff.base import (
     Requires,
     Visit,
@@ -53,7 +62,10 @@ def add_form(router: APIRouter, name: str, action: Action) -> None:
     router.add_api_route(path, acting, methods=["POST"])
 
 
-PARTS = [part.router for part in (accounts, tests, items, people, attempts)]
+PARTS = [
+    part.router
+    for part in (sign_in, accounts, tests, results, items, recalibration, people, attempts)
+]
 PARTS.append(part_router())
 for name, action in ACTIONS.items():
     if action.page:

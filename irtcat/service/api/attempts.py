@@ -1,0 +1,281 @@
+"""The staff's interface: people and their tickets, attempts, results and exports."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import pandas as pd
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from irtcat.service.accounts.credentials import Acting
+from irtcat.service.api.schemas import (
+    Body,
+    Cut,
+    Data,
+    GivenResponse,
+    Id,
+    Out,
+    Page,
+    StaffRouter,
+    attachment,
+    content_type,
+    file_response,
+    needs,
+    problems,
+    records,
+    upload,
+)
+from irtcat.service.attempts import exports, library, people, proctoring, results
+from irtcat.service.attempts.attempt import attempt_of
+from irtcat.service.base.errors import ServiceError
+
+router = StaffRouter(prefix="/api/v1")
+
+MOST_TICKETS = 10_000
+"""Rows of one table of tickets."""
+
+
+# People and tickets
+
+
+class Person(Out):
+    id: str
+    name: str
+    email: str
+    external: str
+    created: str
+
+
+@router.get("/people", response_model=Page[Person])
+def list_people(at: Annotated[Acting, needs("people")], cut: Cut) -> Any:
+    """People that are not erased."""
+    return cut.page(people.people_table(at.service), "id")
+
+
+class TicketBody(Body):
+    test: str = Field(max_length=128)
+    person: str | None = Field(None, max_length=128, description="By default a new, unnamed one.")
+    accommodations: list[Annotated[str, Field(max_length=100)]] = Field([], max_length=20)
+    opens: datetime | None = Field(None, description="With a time zone.")
+    expires: datetime | None = Field(None, description="With a time zone.")
+
+
+class TicketRow(Out):
+    """A ticket, without its token."""
+
+    id: str
+    test: str
+    person: str
+    accommodations: list[str]
+    opens: str
+    expires: str
+    created: str
+    status: str
+    attempt: str
+
+
+TestFilter = Annotated[
+    str | None, Query(max_length=128, pattern=r"^[A-Za-z0-9_-]+$", description="Of this test only.")
+]
+
+
+@router.post(
+    "/tickets", response_model=people.Ticket, status_code=201, responses=problems(404, 409)
+)
+def issue_ticket(at: Annotated[Acting, needs("tickets")], body: TicketBody) -> Any:
+    """Issue a ticket: one person may take one test once."""
+    return people.issue_ticket(at.service, actor=at.actor, **body.model_dump())
+
+
+@router.get("/tickets", response_model=Page[TicketRow])
+def list_tickets(at: Annotated[Acting, needs("tickets")], cut: Cut, test: TestFilter = None) -> Any:
+    """Tickets, the latest first."""
+    return cut.page(people.ticket_table(at.service, test), "id")
+
+
+@router.post(
+    "/uploads/tickets",
+    responses={
+        **problems(401, 403, 404, 409, 415),
+        **file_response("text/csv", "The rows with their tickets."),
+    },
+    response_class=Response,
+    openapi_extra=upload("text/csv"),
+)
+def upload_tickets(
+    request: Request,
+    at: Annotated[Acting, needs("tickets")],
+    data: Data,
+    test: Annotated[str, Query(max_length=128)],
+    dry_run: Annotated[bool, Query(description="Check, and store nothing.")] = False,
+) -> Response:
+    """Issue a ticket for each row of a table, all or none.
+
+    Columns, all optional: `external`, `name`, `email`, `accommodations` (separated by `|`). Cells
+    are separated by commas, and in double quotes where they have one. An external id that is known
+    with another name or e-mail is refused. The answer is the table with the columns `person`,
+    `ticket` and `token`; of a dry run, with `person` and `status`: `new`, or `known: NAME`.
+    """
+    content_type(request, "text/csv")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ServiceError("The table must be CSV in UTF-8.") from None
+    columns, lines = people.read_table(text, MOST_TICKETS)
+    rows = []
+    for line, status, ticket in people.issue_tickets(
+        at.service, test, lines, actor=at.actor, dry_run=dry_run
+    ):
+        given = {**vars(line), "accommodations": "|".join(line.accommodations)}
+        if dry_run:
+            made = ["" if status == people.NEW else ticket.person, status]
+        else:
+            made = [ticket.person, ticket.id, ticket.token]
+        rows.append([*(given[name] for name in columns), *made])
+    own = ["person", "status"] if dry_run else ["person", "ticket", "token"]
+    table = exports.spreadsheet_csv(pd.DataFrame(rows, columns=[*columns, *own]))
+    return attachment(table, "text/csv; charset=utf-8", "tickets.csv")
+
+
+# Attempts
+
+
+class AttemptRow(Out):
+    attempt: str
+    test: str
+    person: str
+    status: str
+    section: int
+    answers: int
+    seconds: float
+    started: str
+    updated: str
+    device: bool = Field(description="Whether a device has it.")
+
+
+class Event(Out):
+    """An event of an attempt's log; the other fields depend on its kind."""
+
+    number: int
+    kind: str
+    at: str
+    actor: str
+    details: dict[str, Any]
+
+
+@router.get("/board", response_model=Page[AttemptRow])
+def board(at: Annotated[Acting, needs("watch")], cut: Cut, test: TestFilter = None) -> Any:
+    """Attempts that are running or paused: who, where, how long, the last sign."""
+    return cut.page(proctoring.board(at.service, test), "attempt")
+
+
+@router.get("/attempts", response_model=Page[AttemptRow])
+def list_attempts(at: Annotated[Acting, needs("watch")], cut: Cut, test: TestFilter = None) -> Any:
+    """All attempts, in the order in which they began."""
+    frame = proctoring.board(at.service, test, statuses=None)
+    return cut.page(frame, "attempt")
+
+
+@router.get("/attempts/{attempt}/events", response_model=Page[Event])
+def attempt_events(attempt: Id, at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
+    """The log of an attempt, whose digests are verified."""
+    about = ("kind", "at", "actor")
+    rows = [
+        {
+            "number": number,
+            **{name: event[name] for name in about},
+            "details": {name: value for name, value in event.items() if name not in about},
+        }
+        for number, event in enumerate(proctoring.attempt_events(at.service, attempt))
+    ]
+    return cut.page(pd.DataFrame(rows), "number")
+
+
+# Results and exports
+
+
+class AnswerRow(Out):
+    section: int
+    item: str
+    response: GivenResponse
+    code: float | None
+    seconds: float
+    at: str
+
+
+class OneResult(Out):
+    """The result of an attempt with its answers."""
+
+    attempt: str
+    status: str
+    waiting: list[str] = Field(description="Items that wait for a score by people.")
+    result: dict[str, Any] | None
+    flags: list[str]
+    answers: list[AnswerRow]
+
+
+@router.get("/tests/{test}/results", response_model=Page[results.ResultRow])
+def list_results(test: Id, at: Annotated[Acting, needs("results")], cut: Cut) -> Any:
+    """Results of the finished attempts at a test."""
+    library.published_test(at.service, test)
+    return cut.page(results.result_table(at.service, test), "attempt")
+
+
+@router.get("/attempts/{attempt}/result", response_model=OneResult)
+def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
+    """The result of an attempt so far, with its answers."""
+    it = attempt_of(at.service, attempt)
+    result = results.attempt_result(it)
+    return {
+        "attempt": attempt,
+        "status": it.progress.status,
+        "waiting": results.waiting_items(it),
+        "result": None if result is None else result.to_json(),
+        "flags": results.flags_of(it),
+        "answers": records(results.answer_table(it)),
+    }
+
+
+Names = Annotated[
+    bool, Query(description="Add names and external ids; for accounts that may see people.")
+]
+
+
+def exported(kind: str) -> dict[str, Any]:
+    """The options of a route that returns an export."""
+    documented = {**problems(409), **file_response(kind, "The file.")}
+    return {"response_class": Response, "responses": documented}
+
+
+def _export(at: Acting, test: str, name: str, names: bool = False) -> Response:
+    content, kind = exports.export(at.service, test, name, at.account, names)
+    return attachment(content, kind, name)
+
+
+@router.get("/tests/{test}/results.csv", **exported("text/csv"))
+def export_results(
+    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
+) -> Response:
+    """Results of the finished attempts, as a table."""
+    return _export(at, test, "results.csv", names)
+
+
+@router.get("/tests/{test}/answers.csv", **exported("text/csv"))
+def export_answers(
+    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
+) -> Response:
+    """Answers of the finished attempts, as a table."""
+    return _export(at, test, "answers.csv", names)
+
+
+@router.get("/tests/{test}/responses.npz", **exported("application/octet-stream"))
+def export_responses(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+    """Responses for recalibration: `irtcat fit responses.npz --anchors bank.npz`."""
+    return _export(at, test, "responses.npz")
+
+
+@router.get("/attempts/{attempt}/result.xml", **exported("application/xml"))
+def export_qti(attempt: Id, at: Annotated[Acting, needs("results")]) -> Response:
+    """The result of an attempt in QTI Results Reporting 3.0."""
+    data = exports.export_attempt(at.service, attempt, actor=at.actor)
+    return attachment(data, "application/xml", "result.xml")
