@@ -37,7 +37,6 @@ from irtcat.models.slopes import (
 )
 
 Predictors = tuple[Float[Array, "predictors one_and_dims"], Float[Array, " gaps"]]
-AnyShape = Float[Array | np.ndarray, "..."]
 
 LOWER = Parameter(-12.0, 3.0, prior=(-1.1, 0.5))
 UPPER = Parameter(-3.0, 12.0, prior=(3.0, 0.5))
