@@ -36,6 +36,7 @@ def run_quick(script, tmp_path, capsys, *kinds):
     return pd.read_csv(out).set_index("case"), capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_quick_mode_on_the_cpu(script, tmp_path, capsys):
     kinds = ("2pl", "adaptive tests", "py-irt 2pl")
     table, printed = run_quick(script, tmp_path, capsys, *kinds)

@@ -4,7 +4,7 @@ Right/wrong answers to items that each measure one ability; slopes lognormal (lo
 intercepts Normal, all correlations .5. The items are the same in all replications, the subjects and
 their answers new ones. Intervals are estimate +- 1.96 standard errors of all parameters together.
 Bias and RMSE are means over the parameters of a kind; the Monte Carlo error of a coverage is that
-of replications as independent draws.
+of replications as independent draws; replications whose fit reports no errors do not count in it.
 
     python experiments/several_abilities/recovery.py --abilities 3 [--seconds 100] [--out x.csv]
 """
@@ -36,12 +36,15 @@ def replication(seed, pattern, slopes, intercepts, n):
     at, pairs = np.nonzero(pattern), np.tril_indices(dims, -1)
     errors = np.sqrt(np.diagonal(result.bank.covariance, axis1=1, axis2=2))
     parameters = result.bank.parameters()
+    of_correlations = result.bank.provenance["se_correlations"]
+    if of_correlations is None:  # the information is not positive definite: no errors at all
+        errors, of_correlations = np.full_like(errors, np.nan), np.full((dims, dims), np.nan)
     values = {
         "slopes": (parameters[at], errors[at]),
         "intercepts": (parameters[:, dims], errors[:, dims]),
         "correlations": (
             result.bank.population.correlations[pairs],
-            np.asarray(result.bank.provenance["se_correlations"])[pairs],
+            np.asarray(of_correlations)[pairs],
         ),
     }
     return values, result.converged
@@ -74,8 +77,8 @@ def main():
     rows = []
     for name, true in truth.items():
         estimate, error = np.moveaxis(np.array(seen[name]), 1, 0)
-        off = estimate - true
-        covered = (np.abs(off) <= 1.96 * error).mean(axis=1)
+        off, has_errors = estimate - true, ~np.isnan(error).any(axis=1)
+        covered = (np.abs(off) <= 1.96 * error)[has_errors].mean(axis=1)
         rows.append(
             {
                 "abilities": dims,
@@ -86,9 +89,10 @@ def main():
                 "of": name,
                 "bias": off.mean(),
                 "RMSE": np.sqrt((off**2).mean()),
-                "mean standard error": error.mean(),
+                "mean standard error": error[has_errors].mean(),
                 "coverage": covered.mean(),
-                "its error": covered.std(ddof=1) / np.sqrt(n_fits),
+                "its error": covered.std(ddof=1) / np.sqrt(len(covered)),
+                "without errors": n_fits - len(covered),
             }
         )
     table = pd.DataFrame(rows).round(4)

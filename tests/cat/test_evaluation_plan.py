@@ -111,6 +111,7 @@ def test_a_fixed_subset_is_no_part_of_the_compiled_program():
     assert program_of(other.config) == program_of(the_plan().config)
 
 
+@pytest.mark.slow
 def test_value_is_the_expected_reduction_of_variance():
     """Against sums over the outcomes of the Normal approximation; pending items count."""
     config = replace(the_plan().config, fixed=None, batch=2)

@@ -108,6 +108,7 @@ def test_a_resumed_session_equals_an_uninterrupted_one():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_session_stops_as_soon_as_the_interval_is_short():
     half = 0.15
     fixed = replay(BANK, NEW, Config.guaranteed(40), seed=4)

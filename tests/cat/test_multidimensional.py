@@ -140,9 +140,7 @@ def test_graded_items_of_two_abilities_by_hand(criterion):
     )
 
 
-@pytest.mark.slow_cases(
-    "(?!4pl).*-5", "(1pl|2pl|3pl|4pl|feasibility|gpcm|graded)-2", "nominal-2", "4pl-5"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [2, 5])
 @pytest.mark.parametrize("key", [*CATEGORICAL, "2pl+graded"])
 def test_every_item_model(key, dims):

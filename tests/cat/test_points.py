@@ -110,7 +110,7 @@ def test_estimates_are_the_global_maxima(method, upper):
     assert near.mean() > 0.99  # of flat likelihoods float32 knows less
 
 
-@pytest.mark.slow_cases("eap", "wle", "map")
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", ["map", "eap", "wle", "step"])
 def test_constant_patterns_have_the_other_estimate(constant):
     bank = random_bank(upper=False)

@@ -109,6 +109,7 @@ def test_every_value_of_every_item(reference, bank30):
     assert n == 132
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expects", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_traces(reference, bank30, expects):
     """132 tests of 12 items: every item chosen, and theta and SE after each.

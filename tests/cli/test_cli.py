@@ -906,6 +906,7 @@ def test_a_table_where_a_bank_is_expected_names_the_command():
     assert "irtcat import" in error
 
 
+@pytest.mark.slow
 def test_demo(monkeypatch):
     small_demo(monkeypatch)
     document = run_json("demo", "--out", "d", "--seeds", 1)

@@ -132,6 +132,7 @@ def test_commands_import_no_more_than_they_use(folder, command):
     assert not slow & imported(folder, *command.split())
 
 
+@pytest.mark.slow
 def test_completion_imports_no_jax(folder):
     (folder / "table.csv").write_text("model,maths,code\ns,20,30\nm,40,\nl,60,70\n")
     slow = SLOW - {"scipy"}

@@ -181,6 +181,7 @@ def test_laws_of_an_item_model(ogive, dtype):
         np.testing.assert_allclose(found, information, rtol=1e-8, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_terms_of_an_item_model(ogive):
     """Those by the link's derivatives, against those by the parameters'."""
     rng = np.random.default_rng(1)

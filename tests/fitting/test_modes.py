@@ -47,6 +47,7 @@ def test_no_other_start_is_higher(data):
     assert best.log_posterior <= first.log_posterior + 0.1
 
 
+@pytest.mark.slow
 def test_opposed_items_are_fitted_and_the_message_says_how():
     found = fit(Responses.from_array(opposed()), "2pl")
     slopes = found.bank.parameters()[:, 0]

@@ -78,7 +78,7 @@ def density(params, which):
     return total + stats.beta.logpdf(c, 4, 9).sum()
 
 
-@pytest.mark.slow_cases("lognormal and beta")
+@pytest.mark.slow
 @pytest.mark.parametrize("which", PRIORS)
 def test_priors_against_brute_force(which, oracle):
     """Parameters, log-posterior and curvature (the standard errors) of the families."""

@@ -301,6 +301,7 @@ def degenerate():
     return X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "priors"),
     [("2pl", "vague"), pytest.param("feasibility", "hierarchical", marks=pytest.mark.slow)],

@@ -84,6 +84,7 @@ def test_a_missing_package_is_named(monkeypatch, library, convert):
         convert(pd.DataFrame({"b": [1]}))
 
 
+@pytest.mark.slow
 def test_draws_of_a_fit_for_arviz(xarray):
     """Means and SDs of the draws are the estimates and their standard errors."""
     data = irtcat.datasets.load("lsat7")

@@ -46,7 +46,7 @@ def test_products_of_matrices_are_the_subjects_own_covariances():
         np.testing.assert_allclose(sums.products(tables) - outer, right, atol=1e-11)
 
 
-@pytest.mark.slow_cases("3")
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [2, 3])
 def test_lines_are_the_grid_of_all_abilities(dims):
     """Each answer on the line of one ability, posteriors on the product of the lines."""

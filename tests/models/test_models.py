@@ -255,6 +255,7 @@ def test_quick_terms_equal_the_general_ones(cls, gaps):
 CANONICAL = [cls for cls in QUICK if cls.has_canonical_link and cls.has_linear_predictors]
 
 
+@pytest.mark.slow_cases("(?!TwoPL|GPCM|Nominal).*")
 @pytest.mark.parametrize("cls", dict.fromkeys(CANONICAL), ids=lambda cls: cls.__name__)
 def test_second_derivatives_that_do_not_depend_on_the_responses(cls):
     """Of canonical links of linear predictors: two sets of responses, and the expected ones."""

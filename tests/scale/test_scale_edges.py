@@ -50,6 +50,7 @@ def found(responses):
     )
 
 
+@pytest.mark.slow
 def test_names_that_collide_as_files(found, tmp_path):
     written = found.save(tmp_path)
     assert len(set(written)) == len(written) == len(list(tmp_path.iterdir()))

@@ -44,6 +44,7 @@ print(json.dumps([modules, [started.status_code, pages, late]]))
 """
 
 
+@pytest.mark.slow
 def test_a_service_in_use_imports_no_part_that_it_does_not_need(tmp_path):
     path = str(tmp_path / "tests.db")
     with open_service(path, create=True) as service:

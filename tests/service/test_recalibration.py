@@ -69,6 +69,7 @@ def take(service, test, seed=None):
     return taker.attempt
 
 
+@pytest.mark.slow
 def test_pretest_items_move_and_anchors_stay(service, published):
     for seed in range(60):
         take(service, published, seed)

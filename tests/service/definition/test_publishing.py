@@ -87,6 +87,7 @@ def test_lengths(report):
     assert report.figures["mean_items"] == pytest.approx(table.loc["all", "mean"])
 
 
+@pytest.mark.slow
 def test_an_adaptive_section_is_simulated_by_the_engine(alone):
     """Lengths, endings and exposure of another simulation with other takers agree."""
     direct = simulate(BANK, drawn_abilities(BANK, 2000, 9), ADAPTIVE.config, seed=77)
