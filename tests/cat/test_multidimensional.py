@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from irtcat import InputError, ItemBank, Population, fisher_information, score
-from irtcat._common.precision import precision
 from irtcat.cat import Config, Session, Store, part, prepare, replay, simulate
 from irtcat.models import MODELS, Design, mixture
 
@@ -39,9 +37,8 @@ def items_of(key, slopes):
     here = np.arange(categories.max()) < categories[:, None]
     shares = here * draw.uniform(0.5, 1.5, here.shape)
     design = Design(categories, dims=slopes.shape[1], settings=settings)
-    with precision("float64"):
-        shares = jnp.asarray(shares / shares.sum(axis=1, keepdims=True))
-        return row.start(row.blank(design), shares, jnp.asarray(slopes))
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    return row.start(row.blank(design), shares, slopes)
 
 
 def bank_of(model, **settings):

@@ -740,7 +740,7 @@ def test_messages_of_the_service_are_translated():
     german = translations("de")
     for text in MESSAGES:
         assert german.gettext(text) != text
-    modules = ("attempt", "taking")
+    modules = ("attempt", "beginning", "taking")
     from pathlib import Path
 
     import irtcat.service
