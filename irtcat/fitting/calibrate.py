@@ -204,10 +204,11 @@ def fit(
         positive: keep slopes at or above 0.001 (default: they may be negative, which indicates
             wrong keys). For "vi" the guide of a is then log-Normal, otherwise Normal.
         standard_errors: "auto" ("full" where it takes about a second at most, else "block"),
-            "full" (observed information of all parameters), "block" (item by item), "sandwich"
-            (valid also where the model is wrong: all parameters where affordable, else item by
-            item), "full sandwich" (of all parameters) or "none". With ``subject_weights`` "auto" is
-            "sandwich", and "full" and "block" are those of frequencies.
+            "full" (observed information of all parameters; where that is not positive definite,
+            item by item, and `Fit.notes` says so), "block" (item by item), "sandwich" (valid also
+            where the model is wrong: all parameters where affordable, else item by item), "full
+            sandwich" (of all parameters) or "none". With ``subject_weights`` "auto" is "sandwich",
+            and "full" and "block" are those of frequencies.
         progress: True to show the time left on stderr, or a function that is called as
             ``progress(iteration, log_posterior, step)``; by `VI` after every round as
             ``progress(steps, bound, rate)``. Raising StopIteration in it ends the iterations.

@@ -5,6 +5,7 @@ import pytest
 
 from irtcat import EM, VI, InputError, ItemBank, Joint, Responses, fit, link, score
 from irtcat.fitting import unidimensional
+from irtcat.fitting.em import covariance
 from irtcat.fitting.fit_notes import linked_items
 
 SHAPE = (60, 26)  # that of test_degenerate.py: compiled once
@@ -248,3 +249,14 @@ def test_starts_are_refused_with_a_checkpoint(tmp_path):
         fit(X, "2pl", EM(starts=2, checkpoint=tmp_path / "state.npz"))
     with pytest.raises(InputError, match="at least 1"):
         fit(X, "2pl", EM(starts=0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_note"), [("full", True), ("full sandwich", True), ("auto", False)]
+)
+def test_errors_of_all_parameters_that_there_are_not(asked, has_note, monkeypatch):
+    """The information of all parameters may have a negative eigenvalue: errors are item by item."""
+    monkeypatch.setattr(covariance, "inverse_of_all", lambda *_: None)
+    result = fit(np.random.default_rng(0).integers(0, 2, (60, 4)), "2pl", standard_errors=asked)
+    assert any("not positive definite" in note for note in result.notes) == has_note
+    assert ("not positive definite" in result.message) == has_note
