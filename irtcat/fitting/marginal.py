@@ -1,7 +1,10 @@
 """Marginal maximum likelihood by EM, of one ability or several: from responses to a `Fit`."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from irtcat._common.blas import one_blas_thread
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat.fitting.assembly import fit_of
@@ -45,9 +48,9 @@ def fit_em(
     (_check_line if on_line else check_space)(cls, specification)
     data = read_data(responses, cls, specification)
     with precision(data.precision) as dtype:
-        solution: LineSolution | SpaceSolution = (solve_line if on_line else solve_space)(
-            data, dtype
-        )
+        solve: Callable[..., LineSolution | SpaceSolution] = solve_line if on_line else solve_space
+        with one_blas_thread():
+            solution = solve(data, dtype)
         covariance = covariance_of(solution.curvature, specification.standard_errors)
     estimates, moments, fields = solution.on_bank_scale(covariance)
     rows, grouping = data.rows, data.grouping
