@@ -32,6 +32,7 @@ def result(setting, tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_all_files_are_written(result):
     assert all(path.stat().st_size > 100 for path in result.files.values())
     folder = result.files["bank"].parent
@@ -70,6 +71,7 @@ def test_held_out_subjects_stand_beside_their_full_scores(result, setting):
     assert table["n_items"].unique().tolist() == [5]
 
 
+@pytest.mark.slow
 def test_again_gives_the_same_bytes(result, setting, tmp_path):
     again = demo.run(tmp_path, **setting)
     for name, path in again.files.items():

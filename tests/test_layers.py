@@ -67,6 +67,7 @@ def modules() -> dict[str, Path]:
     return PACKAGE.modules
 
 
+@pytest.mark.slow
 def test_imports_go_downward():
     wrong = []
     for name in modules():
@@ -159,6 +160,7 @@ def test_attempts_do_not_know_who_subscribes_to_their_events():
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_records_are_built_by_keyword():
     """No call of a record with more than five positional arguments."""
     records = {
@@ -181,6 +183,7 @@ def test_records_are_built_by_keyword():
     assert not long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["latent", "models", "scoring"])
 def test_public_and_internal_names(package):
     """``__all__`` is public; INTERNAL is what else the rest of irtcat imports from the face."""
@@ -297,6 +300,7 @@ def test_shapes_are_checked_in_modules_that_exist(checked_modules):
     assert set(checked_modules) <= set(modules())
 
 
+@pytest.mark.slow
 def test_no_code_outside_latent_asks_which_quadrature_it_has():
     """Quadratures say what they are; no ``isinstance`` on them, and no second engine by name."""
     asked = [

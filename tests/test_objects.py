@@ -44,6 +44,7 @@ def test_responses_are_a_mapping_by_subject(responses):
         responses["m90"]
 
 
+@pytest.mark.slow
 def test_banks_are_a_mapping_by_item(fit):
     bank = fit.bank
     assert len(bank) == 15
@@ -76,6 +77,7 @@ def test_equality_ignores_identity_but_no_content(responses, fit):
     assert fit.bank != 1
 
 
+@pytest.mark.slow_cases("copy")
 @pytest.mark.parametrize(
     "clone", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 )
@@ -91,6 +93,7 @@ def test_copies_are_equal(clone, responses, fit):
     np.testing.assert_array_equal(clone(predictions).score, predictions.score)
 
 
+@pytest.mark.slow
 def test_load_reads_what_was_saved(responses, fit, tmp_path):
     subset = irtcat.select(fit, 4)
     responses.save(tmp_path / "r.npz")
@@ -122,6 +125,7 @@ def test_load_refuses_other_files(tmp_path):
             irtcat.load(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_repeated_subjects_are_said_and_dropped_by_one_call():
     bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
     values = bank.simulate(np.linspace(-2, 2, 60), seed=1).to_numpy()
@@ -189,6 +193,7 @@ def test_banks_and_fits_draw_themselves(fit):
         fit.bank.plot("pie")
 
 
+@pytest.mark.slow
 def test_the_flag_of_a_row_is_read_as_an_attribute(fit, responses):
     """`DataFrame.flags` is pandas' own: a column of that name is hidden by it."""
     from irtcat.diagnose import item_fit, model_fit

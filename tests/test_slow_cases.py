@@ -41,6 +41,7 @@ def test_the_whole_id_is_compared(collect):
     assert slow == {"b-1", "b-2", "a-2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("selected", ["test_it", "test_it[b-1]"], ids=["all", "one"])
 def test_an_expression_must_fit_a_case(collect, selected):
     _, (failed,) = collect("c-.*", selected)

@@ -30,6 +30,7 @@ def mean_accuracy(rows):
     return np.mean([np.mean(right[:i]) for i in range(1, len(rows) + 1)])
 
 
+@pytest.mark.slow
 @few
 @given(answers)
 def test_confidence_weighted_score(rows):
@@ -57,6 +58,7 @@ def test_average_precision(rows):
         assert found == pytest.approx(over_orders(rows, lambda o, only=only: precisions(o, only)))
 
 
+@pytest.mark.slow
 @few
 @given(answers)
 def test_sound_outputs_are_perfect_for_some_gold_standard(rows):
@@ -90,6 +92,7 @@ three_way = st.lists(
 NEGATED = {"E": "C", "U": "U", "C": "E"}
 
 
+@pytest.mark.slow
 @few
 @given(three_way)
 def test_measures_are_symmetric_under_negation(rows):

@@ -128,6 +128,7 @@ def test_all_at_once():
 # --- laws
 
 
+@pytest.mark.slow
 @few
 @given(lists)
 def test_information_is_symmetric_bounded_and_a_difference(pair):
@@ -143,6 +144,7 @@ def test_information_is_symmetric_bounded_and_a_difference(pair):
     assert agreement.conditional_entropy(x, y) == pytest.approx(whole, abs=1e-9)
 
 
+@pytest.mark.slow
 @few
 @given(lists, st.permutations("abcd"))
 def test_names_and_order_do_not_matter(pair, names):
@@ -157,6 +159,7 @@ def test_names_and_order_do_not_matter(pair, names):
         assert measure(x, y) == pytest.approx(measure(*turned), abs=1e-12), name
 
 
+@pytest.mark.slow
 @few
 @given(lists)
 def test_merging_the_systems_labels_never_adds_information(pair):
@@ -165,6 +168,7 @@ def test_merging_the_systems_labels_never_adds_information(pair):
     assert agreement.mutual_information(x, merged) <= agreement.mutual_information(x, y) + 1e-12
 
 
+@pytest.mark.slow
 @few
 @given(lists, st.integers(0, 9))
 def test_weights_are_repetitions(pair, seed):
@@ -180,6 +184,7 @@ def test_weights_are_repetitions(pair, seed):
         assert measure(x, y, weights=times) == pytest.approx(measure(*long), abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(lists)
 def test_tables_are_lists(pair):

@@ -56,6 +56,7 @@ def test_errors_are_their_definitions(pair):
     assert rmse == pytest.approx((sum(g * g for g in gaps) / len(gaps)) ** 0.5)
 
 
+@pytest.mark.slow
 @few
 @given(lists)
 def test_symmetric_and_bounded(pair):

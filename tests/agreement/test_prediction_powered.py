@@ -35,6 +35,7 @@ def test_even_draws_are_the_regression_estimate():
     assert found.se**2 == pytest.approx(rest / 60 + slope**2 * f.var() / 500, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", ["good", "useless", "misleading"])
 def test_intervals_cover_whatever_the_judge_is(judge):
     covered, ratio = [], []
@@ -60,6 +61,7 @@ def test_probabilities_sum_to_the_labels():
     np.testing.assert_allclose(labelling_probabilities(np.zeros(10), 5), 0.5)
 
 
+@pytest.mark.slow
 def test_subjects_borrow_from_each_other():
     covered, ratio, truth = [], [], np.array([0.3, 0.5, 0.7])
     for seed in range(60):

@@ -55,6 +55,7 @@ def test_fleiss_of_other_programs(reference):
     assert agreement.fleiss_kappa(case["ratings"]) == pytest.approx(case["kappa"], abs=5e-6)
 
 
+@pytest.mark.slow
 def test_fleiss_error_is_the_jackknifes():
     rng = np.random.default_rng(1)
     truth, n = rng.integers(3, size=200), rng.integers(1, 6, 200)
@@ -76,6 +77,7 @@ def test_fleiss_null_error_holds_in_simulation():
     assert np.std(kappas) == pytest.approx(tests["null_se"] * np.sqrt(1500), rel=0.06)
 
 
+@pytest.mark.slow
 @few
 @given(ratings)
 def test_fleiss_by_pairs(rows):

@@ -45,6 +45,7 @@ def test_p_values_of_scipy(method, ties):
     assert found.p_value == pytest.approx(expected.pvalue)
 
 
+@pytest.mark.slow_cases("(?!y1-spearman$).*")
 @pytest.mark.parametrize("method", ["kendall", "spearman"])
 @pytest.mark.parametrize("y", [[1, 3, 2, 5, 6, 4], [1, 1, 2, 5, 5, 2]])
 def test_few_pairs_count_all_orders(method, y):
@@ -62,6 +63,7 @@ def test_exact_kendall_is_scipys():
     assert found == pytest.approx(stats.kendalltau(x, y, method="exact").pvalue)
 
 
+@pytest.mark.slow
 def test_interval_is_that_of_scipys_bootstrap():
     rng = np.random.default_rng(5)
     x = rng.normal(size=60)
@@ -88,6 +90,7 @@ def test_interval_is_that_of_scipys_bootstrap():
     assert test.to_frame().loc[0, "n"] == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_resamples_are_scipys(method):
     """With one seed, to rounding, where the statistic is defined in all resamples."""
@@ -156,6 +159,7 @@ def test_corrections_of_statsmodels(reference, name):
     np.testing.assert_allclose(found[~np.isnan(found)], case[name])
 
 
+@pytest.mark.slow
 @few
 @given(st.lists(st.floats(0, 1), min_size=0, max_size=9), st.floats(0.001, 0.999))
 def test_corrections_by_their_procedures(p, alpha):

@@ -78,6 +78,7 @@ def test_a_slope_of_zero_has_no_difficulty():
     assert table.b.iloc[1] == 0
 
 
+@pytest.mark.slow
 def test_subset(bank):
     chosen = bank.subset(["item4", "item1"])
     pd.testing.assert_frame_equal(chosen.to_frame(), bank.to_frame().loc[["item4", "item1"]])
@@ -125,6 +126,7 @@ def test_odd_ids_survive(ids, tmp_path):
     assert ItemBank.load(bank.save(tmp_path / "b")).item_ids.tolist() == ids
 
 
+@pytest.mark.slow
 def test_metadata_survives(lsat_fit, tmp_path):
     from dataclasses import replace
 
@@ -254,6 +256,7 @@ def test_truncated_files_are_refused(path):
             ItemBank.load(path)
 
 
+@pytest.mark.slow
 def test_flipped_bits_are_refused_or_harmless(bank, path):
     """A damaged byte is noticed, or lies where nothing is read (dates, names of the zip)."""
     data = path.read_bytes()
@@ -368,6 +371,7 @@ def test_standard_errors_by_the_delta_method(bank):
             assert table[name].iloc[j] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_fitting_changes_nothing_it_was_given():
     X = ItemBank.from_parameters(b=np.zeros(5)).simulate(np.linspace(-2, 2, 40))
     before = X.values.copy()

@@ -24,6 +24,7 @@ def responses():
     return known.simulate(rng.normal(size=400), seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("errors", ["auto", "none"])
 def test_a_joined_bank_has_as_many_parameters_as_its_fit(responses, errors):
     """Equal slopes are one parameter, and those without standard errors count too."""
@@ -83,6 +84,7 @@ def test_names_and_structure_of_the_abilities_survive_joins():
     assert one.join(known).factors == known.join(one).factors == ("maths", "code")
 
 
+@pytest.mark.slow
 def test_anchors_keep_their_unused_categories(responses):
     """Which categories have no estimate is a property of the anchors, not of the new answers."""
     rng = np.random.default_rng(3)

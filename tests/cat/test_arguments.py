@@ -103,6 +103,7 @@ def test_an_argument_of_a_store(tmp_path):
             store.begin(BANK, CONFIG, pool=BANK)
 
 
+@pytest.mark.slow
 def test_the_bank_of_a_fit_is_taken():
     import irtcat
 

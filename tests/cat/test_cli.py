@@ -100,6 +100,7 @@ def test_faults_of_a_store(call, tmp_path):
         assert (tmp_path / name).read_bytes() == data
 
 
+@pytest.mark.slow
 def test_answers_are_timed_and_stores_sealed_by_commands(call, tmp_path, monkeypatch):
     """The key comes from a file or the environment; never from an argument's value."""
     (tmp_path / "key").write_text("a long secret\n")

@@ -31,11 +31,13 @@ def test_rows_of_a_grid_are_the_moments_of_its_sessions(report):
     assert (table.sessions == 400).all()
 
 
+@pytest.mark.slow
 def test_the_stated_error_of_unshrunken_estimates_is_the_conditional_one(report):
     table = conditional_errors(report)
     np.testing.assert_allclose(table.se, table.csem, rtol=5 / np.sqrt(2 * 399))
 
 
+@pytest.mark.slow
 def test_bins_of_continuous_truth():
     theta = np.random.default_rng(1).normal(size=500)
     report = simulate(BANK, theta, Config(max_items=5), seed=1)
@@ -56,6 +58,7 @@ def test_the_last_edge_belongs_to_the_last_bin(report):
     assert conditional_errors(report, [-2, -1, 5, 6]).sessions.tolist() == [400, 800]
 
 
+@pytest.mark.slow
 def test_one_session_has_no_conditional_error():
     report = simulate(BANK, [0.3], Config(max_items=5), seed=1)
     table = conditional_errors(report)

@@ -41,7 +41,7 @@ def test_peaks():
     assert (turns <= 1).all()
 
 
-@pytest.mark.slow_cases("float32")
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_best_is_among_them(dtype):
     """Against the information of all items, in 2,000 sessions at random points."""
@@ -83,6 +83,7 @@ def test_whole_sessions_are_the_same(monkeypatch):
     assert (few.theta == whole.theta).all()
 
 
+@pytest.mark.slow
 def test_where_all_items_are_looked_at():
     """Rules that close items, items alike and short banks: the curves of all are needed."""
     bank = random_bank(N)

@@ -39,7 +39,7 @@ def counts_by_group(bank, items, names=GROUPS):
 THIRDS = {"alg": 0.33, "geo": 0.33, "num": 0.34}
 
 
-@pytest.mark.slow_cases("kingsbury-zara", "bounds", "penalties|content4")
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["shadow", "kingsbury-zara", "penalties", "bounds", ()])
 def test_shares_that_are_not_whole_numbers_are_rounded(content):
     bank = bank_of((20, 20, 10, 10))
@@ -213,6 +213,7 @@ def test_plans_exist_just_where_enumeration_finds_a_test():
     assert 40 < feasible < 140
 
 
+@pytest.mark.slow
 def test_a_testlet_column_keeps_testlets_whole_without_a_content_rule():
     bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
     bank.items["passage"] = np.repeat(["p", "q", "r", "s"], 3)
@@ -223,6 +224,7 @@ def test_a_testlet_column_keeps_testlets_whole_without_a_content_rule():
     assert all(sorted(set(row)) == sorted(row[::3]) for row in np.sort(passages).tolist())
 
 
+@pytest.mark.slow
 def test_conflicts_are_minimal():
     """Every set of rules that is named conflicts, and does not without any one of them."""
     rng = np.random.default_rng(1)
@@ -386,6 +388,7 @@ def test_sets_of_enemies_that_span_groups():
     assert not (report.items == 0).any()  # with i1 no item of geo is left
 
 
+@pytest.mark.slow
 def test_a_subject_who_has_not_answered_enough_is_flagged(tmp_path):
     bank = bank_of((6, 6))
     bank.items["group"] = np.repeat(GROUPS[:2], 6)
@@ -400,6 +403,7 @@ def test_a_subject_who_has_not_answered_enough_is_flagged(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_an_infeasible_step_is_an_event(tmp_path):
     """Where a log asked other items than the rules would (of another version, say)."""
     bank = bank_of((4, 4))

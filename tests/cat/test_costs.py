@@ -27,7 +27,7 @@ def with_costs(**items):
     return replace(BANK, items=BANK.items.assign(**items))
 
 
-@pytest.mark.slow_cases("1")
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2])
 def test_the_greatest_information_for_its_cost(batch):
     """The first item of each step, by the formula of the 2PL."""
@@ -45,7 +45,7 @@ def test_the_greatest_information_for_its_cost(batch):
             session.answer(item, int(NEW.to_numpy()[0, BANK.item_ids.tolist().index(item)]))
 
 
-@pytest.mark.slow_cases("rules[01]", "rules3")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules",
     [{}, {"criterion": "random"}, {"batch": 3}, {"criterion": "score-optimal", "sampled": 0.5}],

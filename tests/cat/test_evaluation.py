@@ -54,6 +54,7 @@ def test_chances_are_neymans():
     assert 0.6 < (z**2).mean() < 1.5
 
 
+@pytest.mark.slow
 def test_only_sampled_places_are_drawn():
     """The criterion has all other places, and nothing changes without sampling."""
     config = Config(max_items=6, sampled=0.5)
@@ -84,6 +85,7 @@ def report():
     return replay(BANK, NEW, CONFIG, seed=2)
 
 
+@pytest.mark.slow
 def test_responses_of_a_report(report):
     told = report.responses(KNOWN, 7)
     values = told.values
@@ -115,6 +117,7 @@ def test_scores_at_each_length(report):
         report.predict(BANK, KNOWN, 21)
 
 
+@pytest.mark.slow
 def test_chances_are_those_of_the_session(report):
     """They are recomputed from the log as the engine had them."""
     pool = prepare(BANK, CONFIG)

@@ -44,7 +44,7 @@ def asked(report, row):
     return [report.item_ids[i] for i in report.items[row]]
 
 
-@pytest.mark.slow_cases("None-.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expect", "known"), [("stronger", KNOWN), (None, KNOWN.subset(range(50)))]
 )
@@ -82,6 +82,7 @@ def test_core_first_and_then_the_subset_only_beyond_the_range():
     assert ((scores.lower[:12] <= truth) & (truth <= scores.upper[:12])).sum() >= 10
 
 
+@pytest.mark.slow
 def test_replays_choose_as_the_engine_does():
     """The choice of the plan's replays, in NumPy, is that of compiled sessions."""
     fixed = replace(the_plan().config.fixed, core=3, within=None)
@@ -94,6 +95,7 @@ def test_replays_choose_as_the_engine_does():
     assert [set(row) for row in report.items] == [set(np.flatnonzero(row)) for row in chosen]
 
 
+@pytest.mark.slow
 def test_without_anything_to_learn_from_answers_sessions_are_the_fixed_subset():
     """Answers of subjects that do not differ: replays show no gain of a choice (here; by chance
     they may show a small one)."""
@@ -104,6 +106,7 @@ def test_without_anything_to_learn_from_answers_sessions_are_the_fixed_subset():
     assert len(config.fixed.items) == 12
 
 
+@pytest.mark.slow
 def test_a_fixed_subset_is_no_part_of_the_compiled_program():
     """Plans from other calibrations, expectations and seeds share one program."""
     other = plan_evaluation(BANK, KNOWN.subset(range(110)), 12, "similar", seed=3)
@@ -140,6 +143,7 @@ def test_value_is_the_expected_reduction_of_variance():
         assert values[j] == pytest.approx(covariance**2 / variance, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_session_is_restored_from_its_document():
     session = Session.begin(the_plan().bank, the_plan().config, seed=1)
     for answer in (1, 1, 0, 1, 0, 0, 1):
@@ -160,6 +164,7 @@ def other_processor(plan):
     return replace(plan.bank, items=items), config
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_by_the_plan_that_it_was_begun_with(tmp_path):
     """Also where another processor plans it anew; another plan is refused."""
     answers = dict(zip(map(str, NEW.item_ids), NEW.to_numpy()[1].astype(int), strict=True))
@@ -233,7 +238,7 @@ def test_a_skipped_answer_leaves_the_fixed_subset_as_it_is():
     assert report.predict(bank, KNOWN).score == pytest.approx(want.score, abs=1e-12)
 
 
-@pytest.mark.slow_cases("50")
+@pytest.mark.slow
 @pytest.mark.parametrize("n_known", [120, 50])
 def test_sessions_stop_when_the_predicted_interval_is_as_narrow_as_promised(n_known):
     """Against the SD of the factor model after each item; also in a fixed subset (50 subjects)."""
@@ -320,6 +325,7 @@ def test_intervals_hold_where_sessions_stop():
     assert _widening(1.0, noise, ratios / 100) == 1
 
 
+@pytest.mark.slow
 def test_a_length_rule_shortens_the_subset():
     plan = plan_evaluation(BANK, KNOWN, 29, stopping="n>=10")
     assert plan.config.full_length == len(plan.config.fixed.items) == 10

@@ -44,6 +44,7 @@ def test_the_rate_is_kept_by_other_subjects(parameters):
     assert free.exposure()["rate"].max() == 1
 
 
+@pytest.mark.slow
 def test_refused_without_the_parameters(parameters, tmp_path):
     x = BANK.simulate([0.0], seed=1)
     begins = {

@@ -35,7 +35,7 @@ def finished(config, row=1, seed=3, skip=()):
     return run(BANK, config, lambda item: None if item in skip else answer(item), seed=seed)
 
 
-@pytest.mark.slow_cases("1")
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3])
 def test_the_interval_ends_at_the_exact_score(batch):
     report = replay(BANK, NEW, Config.guaranteed(40, batch=batch), seed=1)
@@ -54,6 +54,7 @@ def test_the_interval_ends_at_the_exact_score(batch):
     assert np.isfinite(report.chances(BANK)).all()
 
 
+@pytest.mark.slow
 def test_chances_keep_the_uniform_share():
     config = Config.guaranteed(20, uniform=0.7)
     pool = prepare(BANK, config)
@@ -123,6 +124,7 @@ def test_a_session_stops_as_soon_as_the_interval_is_short():
         np.testing.assert_allclose(values, column[np.arange(4), first - 1], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_skipped_items_widen_the_interval_on_both_sides():
     skip = ("i3", "i7", "i11")
     score = finished(Config.guaranteed(40), skip=skip).full_score(OLD)

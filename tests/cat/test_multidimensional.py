@@ -79,7 +79,7 @@ def as_scored(bank, answers):
     return np.asarray(score(bank, replace(data, values=values), "map").theta)[0]
 
 
-@pytest.mark.slow_cases("d-optimal|t-optimal")
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["d-optimal", "t-optimal", "a-optimal"])
 def test_belief_and_values(criterion):
     answers = {"i2": 1, "i5": 0, "i9": 1, "i20": 1}

@@ -69,6 +69,7 @@ def information(theta):
     return (p * (1 - p))[:, None, None] * SLOPES[:, :, None] * SLOPES[:, None, :]
 
 
+@pytest.mark.slow
 def test_estimates_are_brute_force(plain):
     for k in range(8):
         mean, covariance = moments(fine_posterior(plain.items[k], plain.answers[k]))
@@ -110,6 +111,7 @@ def test_every_choice_is_the_best_by_numpy(criterion, plain):
             assert value[item] == pytest.approx(value.max(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_expected_variances_by_brute_force():
     config = replace(PLAIN, criterion="mepv")
     pool = prepare(BANK, config)
@@ -128,6 +130,7 @@ def test_expected_variances_by_brute_force():
         assert value[item] == pytest.approx(-total, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_an_answer_lowers_the_expected_determinant():
     """E[det^(1/2)] cannot rise: det^(1/dims) is concave, and covariances shrink in the mean."""
     pool = prepare(BANK, PLAIN)
@@ -164,7 +167,7 @@ def test_modes_are_those_of_scoring():
     assert report.se[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(precision))))
 
 
-@pytest.mark.slow_cases("rule1-.*|mean-se.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "holds"),
     [
@@ -267,6 +270,7 @@ def test_batches_are_worth_asking_together(plain):
     assert report.summary()["rmse"] < 1.1 * plain.summary()["rmse"]
 
 
+@pytest.mark.slow
 def test_a_skipped_item_counts_for_nothing():
     config = replace(PLAIN, max_items=3)
     session = Session.begin(BANK, config)
@@ -344,6 +348,7 @@ def test_three_abilities():
         assert report.theta[:, d] == pytest.approx(score(alone, mine).theta, abs=5e-3)
 
 
+@pytest.mark.slow
 def test_one_ability_is_ordered_as_by_information():
     bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.5, 0.7], b=[-1.0, 0.1, 1.0, 0.0])
     config = Config(max_items=3)

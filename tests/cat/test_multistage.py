@@ -55,6 +55,7 @@ def test_exact_results_are_those_of_all_patterns():
     assert found["items"].tolist() == pytest.approx([5, 5, 5])
 
 
+@pytest.mark.slow
 def test_simulated_sessions_agree_with_all_patterns():
     theta = np.array([-1.5, 0.0, 1.0])
     bias, sd, hard = enumerated(theta)
@@ -66,6 +67,7 @@ def test_simulated_sessions_agree_with_all_patterns():
     np.testing.assert_allclose(shares, hard, atol=0.03)
 
 
+@pytest.mark.slow
 def test_cuts_are_where_information_crosses():
     test = panel(BANK, MODULES)
     grid = np.linspace(-2, 2, 4001)

@@ -94,7 +94,7 @@ CASES = {
 }
 
 
-@pytest.mark.slow_cases("mixed|content")
+@pytest.mark.slow
 @needs_node
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_in_javascript_gives_the_tests_of_a_session(name):

@@ -88,7 +88,7 @@ def maximum_by_hand(slope):
     return brentq(lambda t: slope(t)[0], fine[best - 1], fine[best + 1], xtol=1e-13)
 
 
-@pytest.mark.slow_cases("map-.*", "ml-3pl", "wle-4pl", "ml-4pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("upper", [False, True], ids=["3pl", "4pl"])
 @pytest.mark.parametrize("method", ["ml", "map", "wle"])
 def test_estimates_are_the_global_maxima(method, upper):
@@ -152,7 +152,7 @@ def test_simulated_and_single_sessions_have_equal_estimates():
             np.testing.assert_allclose(state.theta, report.thetas[row, n], atol=1e-10)
 
 
-@pytest.mark.slow_cases("3pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("upper", [False, True], ids=["3pl", "4pl"])
 def test_slopes_of_answers_are_the_derivatives(upper):
     """The closed forms and their derivatives, near and far from the items."""

@@ -81,7 +81,7 @@ def test_a_density_is_one(name):
     assert shares @ (sds**2 + means**2) == pytest.approx(population.sd**2 + population.mean**2)
 
 
-@pytest.mark.slow_cases("spiky", "mixture", "mixture of densities")
+@pytest.mark.slow
 @CASES
 def test_eap_after_each_answer_is_that_of_brute_force(name):
     bank = bank_of(name)
@@ -112,6 +112,7 @@ def test_map_after_each_answer_is_the_highest_of_brute_force(name):
             assert table["se"].iloc[k] == pytest.approx(bend**-0.5, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_mixture_counts_as_itself_not_as_the_normal_of_its_moments():
     bank = bank_of("mixture")
     normal = (bank.population.mean, bank.population.sd)
@@ -123,7 +124,7 @@ def test_a_mixture_counts_as_itself_not_as_the_normal_of_its_moments():
     assert abs(thetas[0] - thetas[3]) > 0.05
 
 
-@pytest.mark.slow_cases("spiky", "skewed")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["skewed", "spiky", "mixture"])
 def test_a_session_of_all_items_has_the_eap_of_score(name):
     """To rounding under a mixture; under a density, which `score` sums over its nodes, to h^2."""
@@ -168,6 +169,7 @@ def test_simulated_sessions_are_live_ones(config):
     assert np.isfinite(simulate(bank, [0.0, 1.0], config, precision="float32").theta).all()
 
 
+@pytest.mark.slow
 def test_a_population_of_one_group_is_the_prior_of_its_subjects():
     bank = bank_of("mixture of densities")
     density = bank.populations["a"]
@@ -177,6 +179,7 @@ def test_a_population_of_one_group_is_the_prior_of_its_subjects():
     assert table[["theta", "se"]].to_numpy(float)[-1] == pytest.approx(true, rel=2e-4)
 
 
+@pytest.mark.slow_cases("(?!mixture$).*")
 @CASES
 def test_a_stored_session_goes_on_with_the_same_prior(tmp_path, name):
     bank = bank_of(name)

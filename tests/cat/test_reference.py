@@ -42,7 +42,7 @@ def compiled_estimates(configs):
     return all_of_them
 
 
-@pytest.mark.slow_cases("unif|Jeffreys")
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["norm", "unif", "Jeffreys"])
 def test_theta_and_its_error(reference, bank30, prior):
     patterns = reference("catr_theta").values()

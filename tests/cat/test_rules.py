@@ -57,6 +57,7 @@ def grouped(bank30, reference, **changes):
     return bank, ref.catr_config(group="topic", **changes)
 
 
+@pytest.mark.slow
 def test_classification(rules, bank30):
     """24 decisions of catIrt by SPRT, GLR and confidence interval, with one and two cuts."""
     bank = bank30().subset(np.arange(25))
@@ -140,6 +141,7 @@ def test_stopping_like_catr(rules, bank30):
             assert names[int(which) - 1] == case["rule_fired"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 2])
 def test_stopping_where_the_error_no_longer_changes(bank30, batch):
     """The session ends after the first answers that change the SE by less, and not before."""
@@ -462,6 +464,7 @@ def test_robust_estimates(rules, bank30):
     assert roots == 54
 
 
+@pytest.mark.slow
 def test_robust_is_refused_for_other_items():
     bank = ItemBank.from_thresholds(a=1.0, b=[[-1.0, 0.0, 1.0]] * 4)
     with pytest.raises(InputError, match="right/wrong items"):
@@ -497,6 +500,7 @@ def test_exact_errors(rules, bank30):
         exact_error(bank30(), [f"i{k}" for k in range(1, 20)], 0.0)
 
 
+@pytest.mark.slow
 def test_kullback_leibler_between_two_points(rules, bank30):
     """catIrt's pointwise information, by the pool's own curves at theta +- delta."""
     bank = bank30().subset(np.arange(25))

@@ -74,6 +74,7 @@ def test_what_is_refused():
         session.answer(item, 0)
 
 
+@pytest.mark.slow
 def test_graded_answers_skips_and_codes():
     bank = ItemBank.from_thresholds(a=1.5, b=np.sort(RNG.normal(size=(6, 3)), axis=1))
     object.__setattr__(bank, "codes", (1, 2, 3, 4))
@@ -88,7 +89,7 @@ def test_graded_answers_skips_and_codes():
         session.answer(session.asked[0], 0)
 
 
-@pytest.mark.slow_cases("False")
+@pytest.mark.slow
 @pytest.mark.parametrize("graded", [False, True])
 def test_skipped_items_are_expected_as_those_not_asked_are(graded):
     """The predicted score after every answer, of session and report, by brute force."""
@@ -117,6 +118,7 @@ def test_skipped_items_are_expected_as_those_not_asked_are(graded):
     np.testing.assert_allclose(session.to_report().scores(bank)[0], wanted, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_why_this_item():
     bank = ItemBank.from_parameters(BANK.to_frame()["a"].to_numpy(), BANK.to_frame()["b"])
     best = list(Session.begin(bank, CONFIG).explain(3).index)
@@ -385,6 +387,7 @@ def read_all_of(path, before):
     return None
 
 
+@pytest.mark.slow
 def test_overwritten_bytes_are_told_and_never_mended(tmp_path):
     """Noise anywhere in the file: the sessions as they were, or one sentence; no byte changed."""
     whole = tmp_path / "s.db"

@@ -98,7 +98,7 @@ def test_no_value_of_a_document_can_be_changed(config):
         load({**document, "more": 1}, config)
 
 
-@pytest.mark.slow_cases("single")
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIG, PAIRS], ids=["single", "batches"])
 def test_a_changed_value_with_its_digest_is_valid_or_refused(config):
     """Without a key a digest can be made anew: what it covers must still be a session."""
@@ -122,6 +122,7 @@ def test_a_changed_value_with_its_digest_is_valid_or_refused(config):
     assert taken > 10  # another answer, another time: valid sessions, of which only a key can tell
 
 
+@pytest.mark.slow
 def test_events_that_are_lost_moved_or_doubled():
     document = half_done(CONFIG).to_json()
     events = document["events"]
@@ -308,6 +309,7 @@ def test_the_times_of_a_batch_add_up():
     assert float(session.state.seconds) == 30.0
 
 
+@pytest.mark.slow
 def test_a_test_ends_when_its_time_is_over():
     config = Config(stopping="seconds>=60 or n>=8", max_items=8)
     clock = Clock()

@@ -29,6 +29,7 @@ BANK.items["topic"] = np.array(["algebra", "geometry", "number"])[np.arange(N_IT
 THETA = RNG.normal(size=400)
 
 
+@pytest.mark.slow
 def test_one_session_is_a_live_one():
     """A replayed subject of many goes through the same states as one alone."""
     config = Config(criterion="mepv", stopping="se<0.35 or n>=15", max_items=20, min_items=3)
@@ -73,6 +74,7 @@ def test_blocks_and_seeds():
     assert all(a == b for a, b in shared)
 
 
+@pytest.mark.slow
 def test_the_report():
     config = Config(criterion="mutual-information", max_items=15)
     report = simulate(BANK, np.repeat(THETA, 5), config, seed=1)
@@ -151,6 +153,7 @@ def test_content_rules_hold():
     assert ((topics[report.items] == "algebra").sum(axis=1) == 6).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "criterion", ["mfi", pytest.param("mutual-information", marks=pytest.mark.slow)]
 )
@@ -163,6 +166,7 @@ def test_batches(criterion):
     assert report.summary()["rmse"] < 1.25 * single.summary()["rmse"]
 
 
+@pytest.mark.slow
 def test_a_batch_is_the_joint_choice():
     """The second of two items is the one of the greatest joint mutual information."""
     bank = BANK.subset(np.arange(12))
@@ -185,6 +189,7 @@ def test_a_batch_is_the_joint_choice():
     assert second == np.argmax(value)
 
 
+@pytest.mark.slow
 def test_pretest_and_first_items():
     bank = ItemBank.from_parameters(BANK.to_frame()["a"].to_numpy(), BANK.to_frame()["b"])
     bank.items["new"] = np.arange(N_ITEMS) >= 50
@@ -205,6 +210,7 @@ def test_pretest_and_first_items():
     assert thetas[2] == thetas[1]
 
 
+@pytest.mark.slow
 def test_score_optimal_is_the_law_of_total_variance():
     """Brute force over both answers: expected variance of the score over ability and answers."""
     bank = BANK.subset(np.arange(8))
@@ -234,6 +240,7 @@ def test_score_optimal_is_the_law_of_total_variance():
         assert float(value[i]) == pytest.approx(variance(w, rest) - after, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_new_banks_do_not_compile_anew():
     config = Config(max_items=5)
     simulate(BANK, THETA[:20], config, precision="float64")
@@ -247,6 +254,7 @@ def test_new_banks_do_not_compile_anew():
     assert simulated._cache_size() == before
 
 
+@pytest.mark.slow
 def test_replay_asks_only_what_was_answered():
     X = BANK.simulate(THETA[:30], seed=1).to_numpy().astype(float)
     X[:, :30][RNG.random((30, 30)) < 0.5] = np.nan

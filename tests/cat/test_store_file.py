@@ -288,6 +288,7 @@ def test_a_log_changed_under_a_live_session(tmp_path):
     store.close()
 
 
+@pytest.mark.slow
 def test_foreign_contents_are_told_in_sentences(tmp_path):
     for statement in (
         "UPDATE sessions SET head = '[]'",
@@ -335,6 +336,7 @@ def same_status(status, session):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "secret"])
 def test_a_stored_status_is_read_without_the_engine(tmp_path, key):
     path = tmp_path / "s.db"
@@ -382,6 +384,7 @@ def test_a_status_of_another_process_is_out_of_date(tmp_path):
     store.close()
 
 
+@pytest.mark.slow
 def test_statuses_of_several_abilities_and_of_content_plans(tmp_path):
     slopes = [[1.5, 0.0], [0.0, 1.5], [1.0, 1.0], [1.2, 0.3], [0.3, 1.2], [0.8, 0.8]]
     plane = ItemBank.from_slopes(slopes, correlations=[[1, 0.5], [0.5, 1]])
@@ -465,6 +468,7 @@ def test_a_stored_session_goes_on_under_its_own_settings_only(tmp_path):
         assert run(BANK, CONFIG, right, **settings, **begun).to_frame().equals(session.to_frame())
 
 
+@pytest.mark.slow
 def test_an_evaluation_goes_on_with_its_own_session_only(tmp_path):
     config = Config(stopping="n>=6", max_items=6)
 

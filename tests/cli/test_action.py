@@ -87,6 +87,7 @@ def test_its_names_are_defined(action):
         assert f"{name}=" in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_a_change_that_is_worse_fails(action, logs, tmp_path):
     code, outputs, page = run_action(
@@ -111,6 +112,7 @@ def test_a_rerun_passes(action, logs, tmp_path):
     assert "90 %" in page
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_values_are_no_commands(action, logs, tmp_path):
     code, outputs, message = run_action(

@@ -96,6 +96,7 @@ def small_demo(monkeypatch):
 # --- help ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_help_lists_the_commands():
     text = run_ok("--help")
     commands = text.split("From logs to a report")[1]
@@ -184,6 +185,7 @@ def write_votes():
     return votes
 
 
+@pytest.mark.slow
 def test_votes_writes_what_the_library_gives():
     votes = write_votes()
     text = run_ok("votes", "votes.csv", "--effects", "position", "--judges", "judges.csv")
@@ -233,9 +235,7 @@ def examples(text):
     return [shlex.split(line) for line in lines.splitlines() if line]
 
 
-@pytest.mark.slow_cases(
-    "scale|evaluate|serve|service|demo", "import|report|leaderboard|plan|simulate"
-)
+@pytest.mark.slow_cases("(?!short-form$|complete$|probe$|votes$|export$).*")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_in_the_help_run_as_pasted(name, monkeypatch):
     if name == "demo":
@@ -273,6 +273,7 @@ def letters(text):
     return re.sub(r"[\s│─╭╮╰╯]", "", text)
 
 
+@pytest.mark.slow
 def test_help_names_what_there_is():
     """Names, types and defaults of the generated table are those of the objects."""
     n_tables = n_parameters = 0
@@ -303,6 +304,7 @@ def test_errors_name_the_option():
     assert "The --n-items option must" in result.stderr
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"
@@ -321,6 +323,7 @@ def test_help_imports_nothing_heavy():
 # --- results ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fit_writes_bank_and_items_and_says_where(bank):
     text = run_ok("fit", LSAT7, "--out", "b.npz", "--table", "items.csv")
     assert "Wrote the bank to b.npz" in text
@@ -333,12 +336,14 @@ def test_fit_writes_bank_and_items_and_says_where(bank):
     assert sorted(os.listdir()) == ["b.npz", "items.csv"]
 
 
+@pytest.mark.slow
 def test_fit_prints_the_items_and_writes_the_bank_by_default():
     text = run_ok("fit", LSAT7)
     assert all(f"item{number}" in text for number in range(1, 6))
     assert os.listdir() == ["bank.npz"]
 
 
+@pytest.mark.slow
 def test_fit_json():
     document = run_json("fit", LSAT7, "--out", "b.npz")
     assert document["converged"] is True
@@ -359,12 +364,14 @@ def test_a_setting_of_another_solver_is_refused():
         assert not Path("new.npz").exists()
 
 
+@pytest.mark.slow
 def test_fit_from_several_starts_says_what_they_gave():
     text = run_ok("fit", LSAT7, "--starts", 2, "--seed", 3)
     assert "Note: 2 starts: none was higher than the first by more than 0.1." in text
     assert run("fit", LSAT7, "--starts", 0).exit_code == 2
 
 
+@pytest.mark.slow
 def test_unconverged_fit_warns_and_succeeds():
     result = run("fit", LSAT7, "--max-iterations", 1, "--json")
     assert result.exit_code == 0
@@ -382,6 +389,7 @@ def test_score_writes_what_the_library_gives(bank, bank_file):
     assert table.index.tolist() == wanted.index.tolist()
 
 
+@pytest.mark.slow
 def test_score_json_has_null_for_open_ends(bank_file):
     document = run_json("score", bank_file, LSAT7, "--method", "ml")
     assert document["n_subjects"] == len(document["subjects"]) == 1000
@@ -409,6 +417,7 @@ def first_column(text, title):
     return [line.split()[0] for line in itertools.takewhile(str.strip, lines)]
 
 
+@pytest.mark.slow
 def test_the_hardest_item_has_a_difficulty():
     """Not one that fewer strong than weak subjects solve, nor one beyond all subjects."""
     rng = np.random.default_rng(0)
@@ -532,6 +541,7 @@ def write_two_models():
     run_ok("select", "-k", 40, "--strategy", "random", "--responses", "known.csv", "--out", "i.csv")
 
 
+@pytest.mark.slow
 def test_compare_and_its_gate():
     write_two_models()
     line = ("compare", "known.csv", "i.csv", "two.csv")
@@ -545,6 +555,7 @@ def test_compare_and_its_gate():
     assert run("compare", "known.csv", "two.csv", "two.csv").exit_code == 1
 
 
+@pytest.mark.slow
 def test_groups_of_a_leaderboard():
     write_two_models()
     found = irtcat.leaderboard.groups(irtcat.as_responses(pd.read_csv("known.csv", index_col=0)))
@@ -575,6 +586,7 @@ def test_the_best_of_several_models():
     assert "that share a letter cannot be distinguished" in page
 
 
+@pytest.mark.slow
 def test_ranks_of_predictions_are_of_the_estimand():
     write_two_models()
     line = ("predict", "known.csv", "i.csv", "two.csv", "--out", "p.csv", "--force")
@@ -687,6 +699,7 @@ def test_predict_names_the_bank_of_its_data_or_none(bank):
     assert "Next: irtcat report s.csv" in run_ok(*line, "--out", "s.csv")
 
 
+@pytest.mark.slow
 def test_predict_says_which_models_are_calibrated_already():
     write_two_models()
     known = pd.read_csv("known.csv", index_col=0)
@@ -721,6 +734,7 @@ def test_options_of_items_have_a_figure_and_a_report():
     assert "Options of each item" in Path("r.html").read_text()
 
 
+@pytest.mark.slow
 def test_headroom_of_groups_and_its_figure(bank, bank_file):
     sets = ["x", "x", "y", "y", "y"]
     pd.DataFrame({"item": bank.item_ids, "set": sets}).to_csv("items.csv", index=False)
@@ -1030,6 +1044,7 @@ def test_scale_refuses_exclusions(words, message):
     assert message in run("scale", LSAT7, *words).stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_fit_with_survey_weights():
     data, _ = half_and_half()
     weights = np.arange(data.n_subjects) % 3
@@ -1061,6 +1076,7 @@ def test_fit_with_groups_and_known_items(bank):
     assert re.search(r"^odd\t\d+\t", with_table, re.M)
 
 
+@pytest.mark.slow
 def test_fit_reads_groups_saved_with_the_responses():
     data, labels = half_and_half()
     subjects = pd.DataFrame({"side": labels}, index=data.subject_ids)
@@ -1077,6 +1093,7 @@ def test_fit_with_known_abilities(bank, bank_file):
     assert document["log_likelihood"] == pytest.approx(theirs.log_likelihood, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_fit_with_fixed_and_equal_parameters_and_models_by_item(bank):
     data = irtcat.datasets.load("lsat7")
     one, two = data.item_ids[:2].tolist()
@@ -1410,6 +1427,7 @@ def test_missing_matplotlib_is_a_sentence(monkeypatch):
 # --- as a process ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_module_runs_as_a_process_and_keeps_compiled_programs(tmp_path):
     cache = tmp_path / "cache"
     result = in_process(
@@ -1428,6 +1446,7 @@ def test_module_runs_as_a_process_and_keeps_compiled_programs(tmp_path):
     assert list((cache / "programs").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "code"), [("fit nowhere.csv", 1), ("fit", 2)])
 def test_exit_codes_reach_the_shell(line, code):
     result = in_process("-m", "irtcat", *line.split())
@@ -1436,6 +1455,7 @@ def test_exit_codes_reach_the_shell(line, code):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_one_line_and_exit_130():
     # (Jobs in the background would ignore the signal.)
     # It comes while JAX's hook of the collector runs, where an exception would be lost.
@@ -1457,6 +1477,7 @@ def test_ctrl_c_is_one_line_and_exit_130():
     assert os.listdir() == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_an_import_is_one_line_and_exit_130(tmp_path):
     (tmp_path / "jax.py").write_text(
         "import signal\n"
@@ -1617,6 +1638,7 @@ def test_progress_is_off_on_request_and_for_short_computations(monkeypatch, caps
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_every_command_shows_progress(monkeypatch):
     monkeypatch.setattr(_progress, "DELAY", 0.0)
     monkeypatch.setenv("IRTCAT_PROGRESS", "1")
@@ -1624,6 +1646,7 @@ def test_every_command_shows_progress(monkeypatch):
     assert run("--no-progress", "fit", LSAT7, "--json").stderr == ""
 
 
+@pytest.mark.slow
 def test_fit_reads_a_file_in_passes():
     r = irtcat.datasets.load("lsat7")
     np.save("x.npy", r.values)
@@ -1632,6 +1655,7 @@ def test_fit_reads_a_file_in_passes():
     assert [item["n_responses"] for item in passes["items"]] == [1000] * 5
 
 
+@pytest.mark.slow
 def test_fit_goes_on_from_its_checkpoint(monkeypatch):
     whole = run_json("fit", LSAT7)
     actual = irtcat.fit
@@ -1684,6 +1708,7 @@ def test_a_gap_is_refused_in_points():
     assert "200 is not a number of points" in told.output
 
 
+@pytest.mark.slow
 def test_columns_of_a_class_list(tmp_path):
     rows = [f"p{n},{'ab'[n % 2]},{n % 3 // 2},{n % 2},{n % 5 // 3},{n // 30}" for n in range(60)]
     path = tmp_path / "class.csv"
@@ -1709,6 +1734,7 @@ def test_a_mapping_is_not_an_option(tmp_path):
     assert refused.stderr.rstrip().endswith("give each its own: --models.")
 
 
+@pytest.mark.slow
 def test_judges_on_the_command_line():
     rng = np.random.default_rng(0)
     right = rng.random((2, 60)) < 0.6
@@ -1738,6 +1764,7 @@ def test_judges_on_the_command_line():
     assert run("diagnose", "judges", "judged.csv", "--judge", "rater", "--force").exit_code == 1
 
 
+@pytest.mark.slow
 def test_reruns_and_judges_of_one_table():
     """Answers by epoch, each judged by two raters; the column is found by its name."""
     rng = np.random.default_rng(1)

@@ -71,6 +71,7 @@ def test_report_refuses_what_it_cannot_read():
     assert "nowhere.csv: there is no such file or folder." in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -80,6 +80,7 @@ def imported(folder, *arguments):
     return set(modules)
 
 
+@pytest.mark.slow
 def test_commands_that_compute_nothing_import_no_jax(folder):
     """One after the other in one process: whatever one imports, those after it show too."""
     commands = [
@@ -109,6 +110,7 @@ def test_commands_that_compute_nothing_import_no_jax(folder):
         assert not SLOW & set(modules.split()), command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["predict --short-form form.json data.npz --out by_form.csv", "export form.json --to ids"],
@@ -117,7 +119,7 @@ def test_short_forms_need_no_jax(folder, command):
     assert not {"jax", "equinox", "optax", "sklearn"} & imported(folder, *command.split())
 
 
-@pytest.mark.slow_cases("score.*|select.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -160,6 +162,7 @@ BANKS = {
 }
 
 
+@pytest.mark.slow_cases("nominal", "no items")
 @pytest.mark.parametrize("name", BANKS)
 def test_the_table_of_a_file_is_that_of_the_loaded_bank(name, tmp_path):
     bank = BANKS[name]

@@ -43,6 +43,7 @@ def next_command(text):
     return shlex.split(last)[2:]
 
 
+@pytest.mark.slow
 def test_five_commands_lead_from_logs_to_a_report():
     with tarfile.open(LOGS) as archive:
         members = [name for name in archive.getnames() if name.startswith("lm_eval")]
@@ -71,6 +72,7 @@ def test_five_commands_lead_from_logs_to_a_report():
     assert {path for path in os.listdir() if path != "lm_eval"} == made
 
 
+@pytest.mark.slow
 def test_the_next_command_has_the_names_and_options_given():
     rows = ["who,what,right", *(f"m{i},q{j},{(i + j) % 3 % 2}" for i in range(9) for j in range(6))]
     Path("long file.csv").write_text("\n".join(rows))
@@ -110,6 +112,7 @@ def test_facets_of_a_long_table_have_severities():
     assert "besides subject, item" in run(*words[:-3], "--facets", "item", "--force").output
 
 
+@pytest.mark.slow
 def test_without_responses_the_strategy_is_explained():
     run_ok("fit", LSAT7)
     told = run_ok("select", "bank.npz", "-k", 2)
@@ -117,6 +120,7 @@ def test_without_responses_the_strategy_is_explained():
     assert next_command(told) == ["predict", "RESPONSES", "items.csv", "NEW"]
 
 
+@pytest.mark.slow
 def test_rankings_are_sorted_and_files_are_not():
     run_ok("fit", LSAT7)
     told = run_ok("score", "bank.npz", LSAT7)
@@ -131,6 +135,7 @@ def test_rankings_are_sorted_and_files_are_not():
 # --- existing files --------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("(?!no$).*")
 @pytest.mark.parametrize(
     ("answer", "code"),
     [("y\n", 0), ("n\n", 1), ("", 130), (None, 1)],
@@ -208,7 +213,7 @@ TABLES = {
 }
 
 
-@pytest.mark.slow_cases("complete.*|import.*|audit.*|simulate.*|predict.*|leaderboard.*|diagnose.*")
+@pytest.mark.slow
 @pytest.mark.parametrize("line", TABLES)
 def test_csv_is_a_table_and_nothing_else(line):
     with tarfile.open(LOGS) as archive:
@@ -230,6 +235,7 @@ def test_csv_is_a_table_and_nothing_else(line):
     assert sorted(set(os.listdir()) - {"printed.csv"}) == before  # files only where they are named
 
 
+@pytest.mark.slow
 def test_csv_and_json_write_the_file_that_is_named():
     told = run_ok("fit", LSAT7, "--csv", "--out", "bank.npz")
     frame = irtcat.ItemBank.load("bank.npz").to_frame()
@@ -240,6 +246,7 @@ def test_csv_and_json_write_the_file_that_is_named():
 # --- Ctrl-C ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_interrupted_evaluation_says_how_to_go_on(monkeypatch):
     run_ok("fit", LSAT7)
 
@@ -254,6 +261,7 @@ def test_an_interrupted_evaluation_says_how_to_go_on(monkeypatch):
     assert result.stderr == f"Interrupted. {kept}\n"
 
 
+@pytest.mark.slow
 def test_an_interruption_between_two_files_names_the_first(monkeypatch):
     written = []
 
@@ -302,7 +310,7 @@ def _files():
     run_ok("session", "start", "bank.npz", "--store", "tests.db", "--id", "anna", "--stop", "n>=2")
 
 
-@pytest.mark.slow_cases("(audit|compare|simulate|leaderboard|report|plot|filter).*")
+@pytest.mark.slow
 @pytest.mark.parametrize("line", NEXT)
 @pytest.mark.usefixtures("_files")
 def test_every_command_names_the_next_one(line):
@@ -319,6 +327,7 @@ def test_every_command_names_the_next_one(line):
     assert set(os.listdir()) > before or "session" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plan.csv", "comparison.csv", "headroom.csv"])
 @pytest.mark.usefixtures("_files")
 def test_default_files_are_protected(name):
@@ -339,6 +348,7 @@ EXPORTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", EXPORTED)
 @pytest.mark.usefixtures("_files")
 def test_export_writes_a_file_from_a_terminal(to, monkeypatch):

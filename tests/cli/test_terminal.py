@@ -48,6 +48,7 @@ def run(*arguments):
     return result
 
 
+@pytest.mark.slow
 def test_tables_show_every_id_as_it_is_written():
     line = ("select", "--responses", "r.npz", "--strategy", "random", "-k", 6, "--force", "--seed")
     shown = "".join(run(*line, seed).stdout for seed in range(9))
@@ -71,6 +72,7 @@ def test_exported_ids_are_exact_in_files_and_pipes(monkeypatch):
     assert Path("ids.txt").read_bytes().decode().split("\n")[:-1] == ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", IDS)
 def test_errors_name_ids_in_at_most_80_characters(bad):
     write_csv(pd.DataFrame({"item": [bad, "q2"]}), "few.csv")

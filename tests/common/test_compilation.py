@@ -79,6 +79,7 @@ def test_a_program_is_loaded_and_gives_the_same(named, folder):
     assert len(stored(folder)) == 1
 
 
+@pytest.mark.slow
 def test_what_changes_a_program_changes_its_key(named, folder):
     x = np.arange(1.0, 4.0, dtype=np.float32)
     calls(named, items(3), x)
@@ -101,6 +102,7 @@ def test_what_changes_a_program_changes_its_key(named, folder):
     assert len(stored(folder)) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", [lambda b: b[:-9], lambda b: b"", lambda b: b[:90] + b"x" + b[91:]]
 )
@@ -290,6 +292,7 @@ print(sum(traced), repr(result.log_likelihood))
 """
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_second_process_is_equal_and_traces_next_to_nothing(tmp_path):
     """Its programs call LAPACK, which crashes unless JAX has been told of it before."""
     environment = {name: value for name, value in os.environ.items() if "JAX" not in name}
@@ -315,6 +318,7 @@ def doubled():
     return compilation.jit(lambda x, n=2: n * x, static_argnames=("n",))
 
 
+@pytest.mark.slow
 def test_alone_and_within_others(doubled):
     x = jnp.arange(3.0)
     assert doubled(x).tolist() == [0, 2, 4]

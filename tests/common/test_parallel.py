@@ -63,6 +63,7 @@ def loky():
     return get_reusable_executor(max_workers=2)
 
 
+@pytest.mark.slow_cases("loky")
 @pytest.mark.parametrize("kind", ["none", "threads", "processes", "loky"])
 def test_results_are_those_of_this_process(kind, processes):
     tasks = [np.arange(3) + k for k in range(100)]
@@ -221,6 +222,7 @@ def test_other_executors_are_refused(executor):
         check_executor(executor)
 
 
+@pytest.mark.slow
 def test_executor_and_workers():
     with ThreadPoolExecutor(1) as executor:
         assert isinstance(executor, Executor)

@@ -96,7 +96,16 @@ def check_calls(calls, least):
     return shares
 
 
-@pytest.mark.slow_cases("labels of few subjects", "labels with feasibility", "labels|report")
+@pytest.mark.slow_cases(
+    "labels of few subjects",
+    "labels with feasibility",
+    "labels|report",
+    "predict",
+    "predict by group",
+    "predict, irt",
+    "compare",
+    "labels with a bank",
+)
 @pytest.mark.parametrize("name", CALLS)
 def test_the_steps_are_reported(name):
     call, least = CALLS[name]
@@ -161,7 +170,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.slow_cases("fit, vi|audit|simulate")
+@pytest.mark.slow_cases("fit, vi|audit|simulate", "report", "leaderboard")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_show_the_steps(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -211,7 +220,16 @@ SHOWN = {
 }
 
 
-@pytest.mark.slow_cases("labels.*", "report", "fit, vi|calibrate_exposure|find_dif|replay")
+@pytest.mark.slow_cases(
+    "labels.*",
+    "report",
+    "fit, vi|calibrate_exposure|find_dif|replay",
+    "predict by group",
+    "compare",
+    "fit",
+    "simulate",
+    "parallel_analysis",
+)
 @pytest.mark.parametrize("name", SHOWN)
 def test_progress_is_shown_on_request(name, monkeypatch):
     calls, texts = [], []
@@ -233,6 +251,7 @@ def test_progress_is_shown_on_request(name, monkeypatch):
         same(result, SHOWN[name]())
 
 
+@pytest.mark.slow
 def test_a_line_in_a_real_run(monkeypatch, capsys):
     monkeypatch.setattr(_progress, "DELAY", 0.0)
     token = _progress.IS_SHOWN.set(True)

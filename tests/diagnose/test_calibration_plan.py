@@ -32,6 +32,7 @@ def exact_errors():
     return np.sqrt(np.diagonal(np.linalg.inv(information)))
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_all_patterns():
     bank = ItemBank.from_parameters(a=A, b=B)
     plan = plan_calibration(bank, n_draws=30_000)
@@ -40,7 +41,7 @@ def test_errors_are_those_of_all_patterns():
     assert plan.items(400)["se_b"].to_numpy() == pytest.approx(found[4:] / 20)
 
 
-@pytest.mark.slow_cases("graded")
+@pytest.mark.slow_cases("graded", "rasch")
 @pytest.mark.parametrize("model", ["rasch", "1pl", "graded"])
 def test_errors_are_those_of_a_fit(model):
     """Shared slopes, an estimated SD and thresholds, with a third of the answers missing."""
@@ -75,6 +76,7 @@ def test_the_weak_who_answer_less_keep_their_patterns():
     assert independent.at(10**9)["SE of abilities"] != pytest.approx(se, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_number_of_subjects_is_the_smallest():
     bank = ItemBank.from_parameters(a=1.3, b=np.linspace(-1.5, 1.5, 25))
     limit = plan_calibration(bank).at(10**9)
@@ -116,6 +118,7 @@ def test_errors_of_the_items_move_abilities_as_planned():
     assert np.mean(squares) == pytest.approx(planned, rel=0.4)
 
 
+@pytest.mark.slow
 def test_candidates_are_those_of_the_optimal_design():
     """For a 2PL item it is half at logit 1.5434, half at -1.5434 (Ford, Torsney & Wu 1992)."""
     bank = ItemBank.from_parameters(a=[1.0] * 4, b=[0.5] * 4)
@@ -135,6 +138,7 @@ def test_candidates_are_those_of_the_optimal_design():
     assert np.linalg.slogdet(design.T @ (design * (p * (1 - p))[:, None]))[1] > worst
 
 
+@pytest.mark.slow
 def test_other_subjects_inform_less_about_items_that_are_too_hard():
     bank = ItemBank.from_parameters(a=1.5, b=np.linspace(1, 2, 10))
     weak = plan_calibration(bank, population=Population(-1.0, 1.0)).at(1000)

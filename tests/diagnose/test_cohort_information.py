@@ -32,6 +32,7 @@ def test_each_reason(cohort):
     assert table["n"].tolist()[:2] == [497, 500]
 
 
+@pytest.mark.slow
 def test_information_and_correlations(cohort):
     bank, x = cohort
     table = spent_items(bank, x)

@@ -21,6 +21,7 @@ def leak():
     return ItemBank.from_parameters(a=a, b=b), a, b, theta, x, leaked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_calibrated", [True, False])
 def test_subjects_items_and_abilities(leak, is_calibrated):
     bank, _, _, theta, x, leaked = leak
@@ -39,6 +40,7 @@ def test_subjects_items_and_abilities(leak, is_calibrated):
     assert str(found).startswith(f"Contamination({accused.sum()} of 80 subjects have seen items; ")
 
 
+@pytest.mark.slow
 def test_each_its_own_items():
     rng = np.random.default_rng(3)
     theta = rng.normal(size=80)
@@ -49,6 +51,7 @@ def test_each_its_own_items():
     assert accused[12:].sum() <= 1
 
 
+@pytest.mark.slow
 def test_a_leak_that_looks_like_an_ability():
     # Steps by the first model alone end here with contaminated subjects among the cleanest.
     rng = np.random.default_rng(344)
@@ -64,6 +67,7 @@ def test_a_leak_that_looks_like_an_ability():
     assert found.asymptote == 0
 
 
+@pytest.mark.slow
 def test_guessing_is_not_memory():
     rng = np.random.default_rng(100)
     theta, a, b = rng.normal(size=100), rng.lognormal(0.2, 0.3, 300), rng.normal(0, 1.5, 300)

@@ -39,6 +39,7 @@ def test_science_is_mirts(diagnostics, shared, model):
     assert (found["df"] == 9).all()
 
 
+@pytest.mark.slow
 def test_two_abilities_taken_as_one(diagnostics, two_factor_data):
     """2,000 x 16: the pairs of one ability stand out, as in mirt."""
     bank, theirs = fit(two_factor_data, "2pl").bank, diagnostics["two_factors"]["one"]
@@ -101,6 +102,7 @@ def test_q3_is_the_correlation_of_residuals(small):
     assert found.table["n"].tolist()[:2] == [51, 60]
 
 
+@pytest.mark.slow
 def test_a_copied_item_is_found(small):
     bank, _ = small
     rng = np.random.default_rng(3)
@@ -132,6 +134,7 @@ def test_p_of_known_items_is_that_of_all_cells(small):
     np.testing.assert_allclose(table["p"], chi2.sf(table["x2"], 3), rtol=1e-6)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("groups", [False, True])
 def test_moments_of_x2_by_enumeration(groups):
     """tr M of fitted 2PL items by all patterns, with differences for derivatives."""

@@ -29,6 +29,7 @@ def drop(data):
     return find_dif(*data, purify=False)
 
 
+@pytest.mark.slow
 def test_drop_scheme_is_mirts(drop, theirs):
     table = drop.to_frame()
     np.testing.assert_allclose(table["statistic"], theirs["X2"], rtol=2e-3, atol=2e-3)
@@ -83,6 +84,7 @@ def test_wald_is_close_to_the_likelihood_ratio(data, drop):
     assert wald.table.loc["i2", "p_slope"] == pytest.approx(2 * norm.sf(abs(z)), abs=0.05)
 
 
+@pytest.mark.slow
 def test_add_scheme(data):
     """One free item and all others anchors: the test by adding is the test by dropping."""
     anchors = [f"i{j}" for j in range(1, 13) if j not in (3, 7)]

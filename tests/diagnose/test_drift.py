@@ -63,6 +63,7 @@ def test_without_drift_the_statistics_are_standard_normal(n_items, sets, toleran
         assert np.std(subjects) == pytest.approx(1, abs=0.06)
 
 
+@pytest.mark.slow
 def test_what_drifts_is_found_and_its_size_estimated():
     effects, excess = [], []
     for seed in range(4):
@@ -81,6 +82,7 @@ def test_what_drifts_is_found_and_its_size_estimated():
     assert np.mean(excess) > 1.0
 
 
+@pytest.mark.slow
 def test_the_item_test_is_the_score_test_of_a_logistic_regression():
     """With known abilities: many items, against the closed form of one item."""
     responses = simulated(3, leaked=[5], model_items=400)

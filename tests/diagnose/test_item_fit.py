@@ -76,6 +76,7 @@ def test_science_is_mirts(diagnostics, shared, model):
         np.testing.assert_allclose(found[name], theirs["mean_squares"][name], atol=2e-3)
 
 
+@pytest.mark.slow_cases("lsat6-3pl")
 @pytest.mark.parametrize(("data", "model"), [pair for pair in LSAT if pair[1] in ("2pl", "3pl")])
 def test_grouped_fit_is_mirts(lsat, data, model):
     """X2 and G2; where scores tie (Rasch, 1PL) the groups hang on rounding in mirt."""
@@ -100,6 +101,7 @@ def test_mean_squares_are_mirts(lsat, data, model):
         np.testing.assert_allclose(found[name], numbers["mean_squares"][name], rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_our_own_fit_gives_the_same(lsat, lsat_fit):
     for data, model in [("lsat6", "rasch"), ("lsat7", "2pl")]:
         responses, _, numbers = lsat(data, model)
@@ -167,6 +169,7 @@ def test_rows_and_columns_in_any_order(small):
     pd.testing.assert_frame_equal(first, other.loc[first.index], check_exact=False, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_item_of_another_shape_is_found():
     """The middle of the population answers it rightly, both ends wrongly."""
     rng = np.random.default_rng(8)
@@ -185,6 +188,7 @@ def test_an_item_of_another_shape_is_found():
 # --- which parameters count
 
 
+@pytest.mark.slow
 def test_free_parameters(lsat_fit):
     one = lsat_fit("lsat7", "2pl").bank
     assert free_of(one).total == 10
@@ -214,6 +218,7 @@ def test_fixed_and_equal_parameters():
 # --- gaps and degenerate data
 
 
+@pytest.mark.slow
 def test_gaps_are_left_out_and_counted(small):
     bank, responses = small
     X = responses.to_numpy()
@@ -233,6 +238,7 @@ def test_gaps_are_left_out_and_counted(small):
     assert np.isfinite(partly["infit"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_group", [False, True])
 def test_incomplete_rows_take_their_share_of_the_parameters(by_group):
     """Parameters that are mostly estimated from other rows cost few degrees of freedom."""
@@ -251,6 +257,7 @@ def test_incomplete_rows_take_their_share_of_the_parameters(by_group):
     np.testing.assert_allclose(taken["i5"], 2 * 400 / 1000, rtol=0.02 if by_group else 1e-6)
 
 
+@pytest.mark.slow
 def test_constant_items_and_perfect_subjects_are_flagged(small):
     bank, responses = small
     X = responses.to_numpy()
@@ -312,6 +319,7 @@ def test_what_no_response_informs_is_not_counted(errors):
     assert free.by_item[[3, 8]].tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_upper_asymptotes_do_not_count():
     """df of 4PL items is that of 3PL items in the same table, without one more parameter."""
     bank = ItemBank.from_parameters(1.2, np.linspace(-1.5, 1.5, 10), 0.2)

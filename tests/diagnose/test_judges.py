@@ -117,6 +117,7 @@ def test_components_are_recovered_also_where_judgements_are_missing():
     assert table["judgement"].mean() == pytest.approx(SDS["judgement"] ** 2, rel=0.05)
 
 
+@pytest.mark.slow
 def test_answers_and_judgements_are_distinguished():
     """Two answers of each model, each judged by three judges, twice the same or not."""
     rng = np.random.default_rng(2)
@@ -154,6 +155,7 @@ def test_severity_and_agreement():
     assert "3 judges agree with an alpha" in str(found)
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_other_judges():
     """Standard errors of scores and differences, by new judges of the same answers."""
     rng = np.random.default_rng(3)
@@ -259,6 +261,7 @@ def test_noise_of_majorities_is_that_of_other_panels():
     assert judges(judged(scores[:, :, :8] * 0.9), n=2).votes.empty
 
 
+@pytest.mark.slow
 def test_noise_of_one_judge_is_that_of_the_components():
     """A panel of one has no majority: its error is that of a mean, also of several answers."""
     rng = np.random.default_rng(12)

@@ -124,6 +124,7 @@ def test_classes_of_ets():
     assert ets(np.nan, np.nan, 0.01) == ""
 
 
+@pytest.mark.slow
 def test_matching_by_ability_serves_incomplete_responses():
     rng = np.random.default_rng(1)
     b = np.linspace(-1.5, 1.5, 12)

@@ -37,6 +37,7 @@ def test_sum_score_errors_are_those_of_all_patterns():
     np.testing.assert_allclose(found["se"], np.sqrt((p * (1 - p)).sum(0)), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_reliability_is_the_correlation_of_parallel_scores():
     theta = np.random.default_rng(0).normal(size=40000)
     first, second = (BANK.simulate(theta, seed=s).values.sum(axis=1) for s in (1, 2))
@@ -63,6 +64,7 @@ def test_binomial_errors():
     assert "se_keats" not in binomial_errors(5)
 
 
+@pytest.mark.slow
 def test_reliable_change_of_scores_and_of_abilities():
     before, after = (
         pd.Series([10.0, 20, 30, 5], list("abcd")),

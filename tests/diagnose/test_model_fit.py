@@ -290,6 +290,7 @@ def test_pairwise_covariance_is_that_of_the_moments(kind):
     np.testing.assert_allclose(np.diagonal(found), np.diagonal(expected), rtol=0.12)
 
 
+@pytest.mark.slow
 def test_pairs_that_nobody_answered_are_left_out():
     rng = np.random.default_rng(9)
     bank = ItemBank.from_parameters(1.4, np.linspace(-1, 1, 10))

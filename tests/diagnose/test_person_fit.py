@@ -14,6 +14,7 @@ from irtcat.diagnose import person_fit
 MEASURES = ["outfit", "outfit_z", "infit", "infit_z", "lz"]
 
 
+@pytest.mark.slow_cases("(?!lsat6-2pl$).*")
 @pytest.mark.parametrize(
     ("data", "model"), [("lsat6", "rasch"), ("lsat6", "2pl"), ("lsat7", "3pl")]
 )
@@ -85,6 +86,7 @@ def test_lz_star_is_standard_normal_and_lz_is_not(method):
     assert at_truth["infit"].mean() == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.slow
 def test_guessing_is_found():
     rng = np.random.default_rng(9)
     bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
@@ -97,6 +99,7 @@ def test_guessing_is_found():
     assert found["outfit"].iloc[:20].mean() > 1.5
 
 
+@pytest.mark.slow
 def test_several_abilities():
     rng = np.random.default_rng(11)
     slopes = np.kron(np.eye(2), np.ones((20, 1))) * rng.uniform(0.8, 1.8, (40, 1))
@@ -112,6 +115,7 @@ def test_several_abilities():
 # --- degenerate subjects
 
 
+@pytest.mark.slow
 def test_perfect_empty_and_short_rows_are_flagged(small):
     bank, responses = small
     X = responses.to_numpy()
@@ -137,6 +141,7 @@ def test_perfect_empty_and_short_rows_are_flagged(small):
     assert ordinary.notna().all(axis=None)
 
 
+@pytest.mark.slow
 def test_what_cannot_vary_is_nan():
     """All items alike: the likelihood hangs on the number right alone, and nothing is left."""
     bank = ItemBank.from_parameters(a=1.0, b=np.zeros(12))
@@ -145,6 +150,7 @@ def test_what_cannot_vary_is_nan():
     assert np.isfinite(found["outfit"]).all()
 
 
+@pytest.mark.slow
 def test_abilities_given(small):
     bank, responses = small
     ability = score(bank, responses, "wle", precision="float64")

@@ -36,6 +36,7 @@ def systems():
     return calibrated(b, 0.7, 0.8, 2)
 
 
+@pytest.mark.slow
 def test_finds_what_differs(people, systems):
     found = compare_populations(people, systems, names=NAMES)
     table = found.to_frame()
@@ -52,6 +53,7 @@ def test_finds_what_differs(people, systems):
     assert "2 differ" in repr(found)
 
 
+@pytest.mark.slow
 def test_figures(people, systems):
     """Ranks, errors and p by hand."""
     found = compare_populations(people, systems, names=NAMES, correction="none")
@@ -86,6 +88,7 @@ def test_itself(people):
     assert (found.table["rank_change"] == 0).all()
 
 
+@pytest.mark.slow
 def test_odd_items():
     one = ItemBank.from_parameters(a=[1, 1, -1, 1, 1], b=[-1, 0, 0.5, 1, 2])
     two = ItemBank.from_parameters(

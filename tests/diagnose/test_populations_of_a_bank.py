@@ -35,6 +35,7 @@ def fitted(request):
     return fit(r, "2pl", EM(tolerance=1e-6), groups=groups), r, groups, case
 
 
+@pytest.mark.slow_cases("three_groups")
 def test_the_fit_and_its_populations_are_mirts(fitted):
     f, _, _, case = fitted
     assert f.log_likelihood > case["log_likelihood"] - 3e-3
@@ -63,7 +64,7 @@ def test_m2_of_all_groups_is_mirts(fitted):
     assert model_fit(f.bank.of_group(first), other, estimated="none").p < 1e-6
 
 
-@pytest.mark.slow_cases("three_groups")
+@pytest.mark.slow
 def test_without_groups_the_mixture_is_tested_and_said(fitted):
     f, r, groups, case = fitted
     found = model_fit(f.bank, r)
@@ -105,7 +106,7 @@ def test_the_parameters_of_an_item_are_subtracted_once_over_the_groups(fitted):
     np.testing.assert_allclose(table.loc[label, "s_x2"], one["s_x2"], rtol=1e-10)
 
 
-@pytest.mark.slow_cases("three_groups")
+@pytest.mark.slow
 def test_abilities_are_under_the_population_of_the_group(fitted):
     f, r, groups, case = fitted
     found = score(f.bank, r, groups=groups)
@@ -117,7 +118,7 @@ def test_abilities_are_under_the_population_of_the_group(fitted):
     assert "mixture" in score(f.bank, r).note
 
 
-@pytest.mark.slow_cases("three_groups")
+@pytest.mark.slow
 def test_all_measures_take_groups(fitted):
     f, r, groups, case = fitted
     n = len(case["labels"])
@@ -212,7 +213,7 @@ def test_populations_outlive_a_file(tmp_path):
     assert again.rescale(2.0, 1.0).populations["two"].mean == pytest.approx(1.8)
 
 
-@pytest.mark.slow_cases("three_groups")
+@pytest.mark.slow
 def test_tables_of_a_mixture_warn(fitted):
     f, r, _, _ = fitted
     for measure in (s_x2, infit_outfit, person_fit, plausible_values):

@@ -10,6 +10,7 @@ from architecture import PAGE, filled
 from imports import Package, layers
 
 
+@pytest.mark.slow
 def test_the_page_is_that_of_the_source():
     text = PAGE.read_text(encoding="utf-8")
     assert text == filled(text), "run: python docs/tools/architecture.py"

@@ -65,6 +65,12 @@ def registries(monkeypatch):
     "guides/(cells|compare|devices|equating|large-data|multistage|online-prompts|py-irt|response-times|stronger-models|tao).md",
     "tutorials/.*",
     "index.md",
+    r"concepts/intervals\.md",
+    r"guides/missing-scores\.md",
+    r"guides/own-strategy\.md",
+    r"guides/publish-short-form\.md",
+    r"guides/short-forms\.md",
+    r"install\.md",
 )
 @pytest.mark.parametrize(
     "path",
@@ -93,6 +99,7 @@ def test_the_blocks_of_a_page_run(path, tmp_path, registries):
     assert any(output.text or output.figure for _, output in outputs if output)
 
 
+@pytest.mark.slow
 def test_the_readme_runs(tmp_path):
     page = code.Page(README.name, tmp_path)
     found = list(code.find_blocks(README.read_text(encoding="utf-8")))
@@ -106,6 +113,7 @@ def words(text: str) -> list[str]:
     return re.sub(r"\d+(\.\d+)?", "#", text).split()
 
 
+@pytest.mark.slow
 def test_the_readme_shows_what_the_commands_print():
     text = README.read_text(encoding="utf-8")
     assert words(readme.with_outputs(text)) == words(text), "run python docs/tools/readme.py"
@@ -123,6 +131,7 @@ def commands(path: Path):
             yield from re.findall(r"^irtcat (.+?)(?: #.*)?$", text, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_options_of_commands_that_are_only_shown_exist():
     group = typer.main.get_command(app)
     context = typer.Context(group, info_name="irtcat")

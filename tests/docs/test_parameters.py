@@ -11,6 +11,7 @@ from parameters import descriptions, document, first_sentence, parameter
 from irtcat.cli._options import FILE
 
 
+@pytest.mark.slow
 def test_the_file_is_that_of_the_library():
     assert FILE.read_text(encoding="utf-8") == document(), "run: python docs/tools/parameters.py"
 

@@ -20,6 +20,7 @@ def expected(theta, k):
     return (C[k] + (1 - C[k]) / (1 + np.exp(-A[k] * (theta - B[k])))).sum()
 
 
+@pytest.mark.slow
 def test_true_scores_are_those_of_roots():
     found = equate_banks(*FORMS).table["equated"]
     for score in range(9):

@@ -68,6 +68,7 @@ def data():
     return bank, bank.simulate(np.linspace(-2, 2, 60), seed=1)
 
 
+@pytest.mark.slow
 def test_a_strategy(rows, data):
     bank, responses = data
     subset = select(bank, 4, strategy="alphabetical")
@@ -90,6 +91,7 @@ def test_an_estimator(rows, data):
     assert (told.estimator, told.upper.max()) == ("beta", told.upper.max())
 
 
+@pytest.mark.slow
 def test_a_stopping_rule(rows, data):
     bank, _ = data
     rule = parse_stopping("steps>=5 or n>=20")
@@ -197,6 +199,7 @@ def test_terms_of_an_item_model(ogive):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_item_model(ogive, tmp_path):
     theta = ndtri((np.arange(1500) + 0.5) / 1500)
     fitted = fit(ogive.simulate(theta, seed=5), "normal-ogive")
@@ -321,6 +324,7 @@ def run(*lines, env):
 SELECT = ("select", "-k", 2, "--responses", "dataset:lsat7", "--json", "--strategy")
 
 
+@pytest.mark.slow
 def test_an_installed_package(tmp_path):
     env = installed(tmp_path)
     bank, logs = tmp_path / "bank.npz", write_quiz(tmp_path / "logs")
@@ -344,6 +348,7 @@ def test_an_installed_package(tmp_path):
     assert "quiz" in refused[2]
 
 
+@pytest.mark.slow
 def test_stopping_rules_of_an_installed_package(tmp_path):
     code = "import irtcat.cat; print(irtcat.cat.Config(stopping='steps>=4').stopping.name)"
     done = subprocess.run(
@@ -356,6 +361,7 @@ def test_stopping_rules_of_an_installed_package(tmp_path):
     assert done.stdout.strip() == "settled"
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_loaded_is_left_out(tmp_path):
     alphabetical, balanced, normal_ogive = run(
         (*SELECT, "alphabetical"),

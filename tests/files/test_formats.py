@@ -154,7 +154,9 @@ READERS = (
 )
 
 
-@pytest.mark.slow_cases("run_folder")
+@pytest.mark.slow_cases(
+    "run_folder", "checkpoint", "short_form_file", "exposure_parameters", "results_folder"
+)
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 def test_another_version_is_refused(read, tmp_path):
     """The sentence names the version that is read and the one that was found."""

@@ -27,6 +27,7 @@ def simulated(seed, loadings, n=800, per_benchmark=20, two_groups=False):
     return Responses.from_array(x), labels, theta
 
 
+@pytest.mark.slow
 def test_it_is_near_the_maximum_of_the_full_likelihood():
     r, labels, _ = simulated(0, [0.9, 0.7], n=600, per_benchmark=12)
     f = fit_benchmarks(r, labels, **QUICK)
@@ -85,6 +86,7 @@ def test_benchmarks_that_were_not_run_are_predicted_with_honest_intervals():
     assert np.mean(width["not run"]) > 1.2 * np.mean(width["run"])
 
 
+@pytest.mark.slow
 def test_a_mapping_is_the_same_as_one_matrix(iterations):
     r, labels, _ = simulated(3, [0.8, 0.8], n=200, per_benchmark=8)
     parts = {name: r.subset(items=labels == name) for name in ("b0", "b1")}

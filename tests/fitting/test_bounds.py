@@ -27,7 +27,7 @@ def _few_subjects(seed: int) -> Responses:
     return Responses.from_array(np.vstack([values, copies]))
 
 
-@pytest.mark.slow_cases("4-.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "previous"), [(1, -12266.27199), (4, -11841.15952)])
 def test_items_at_a_bound_do_not_slow_the_fit_down(seed, previous):
     """Took 210 and 59 iterations while the latent scale was removed as if no bound were active."""
@@ -40,6 +40,7 @@ def test_items_at_a_bound_do_not_slow_the_fit_down(seed, previous):
     assert result.log_posterior == pytest.approx(previous, abs=0.01)
 
 
+@pytest.mark.slow
 def test_removing_the_latent_scale_keeps_the_maximum_under_a_bound():
     """On a short test the nodes are fixed, and EM without parameter expansion is exact."""
     rng = np.random.default_rng(1)
@@ -57,6 +58,7 @@ def test_removing_the_latent_scale_keeps_the_maximum_under_a_bound():
     assert expanded.log_posterior == pytest.approx(plain.log_posterior, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_m_step_solves_for_the_other_parameters_along_a_bound():
     """From beside the bound, the intercept moves as if the slope were at the bound already."""
     with precision("float64") as dtype:
@@ -117,7 +119,7 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
         np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)
 
 
-@pytest.mark.slow_cases("options2")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"equal": {"slope": [[0, 1, 2], [3, 4]]}}, {"priors": {"slope": ("lognormal", 0, 0.5)}}],

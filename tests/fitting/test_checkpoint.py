@@ -56,6 +56,7 @@ def same(ours, theirs):
     np.testing.assert_allclose(ours.trace, theirs.trace, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_interrupted_anywhere_the_answer_is_the_same(tmp_path, responses, whole):
     """Ctrl-C after every second iteration; what follows is bit by bit what it was."""
     file = tmp_path / "state.npz"
@@ -67,6 +68,7 @@ def test_interrupted_anywhere_the_answer_is_the_same(tmp_path, responses, whole)
     same(run(responses, checkpoint=file, resume=True), whole)
 
 
+@pytest.mark.slow
 def test_a_finished_fit_gives_its_answer_again(tmp_path, responses, whole):
     file = tmp_path / "state.npz"
     same(run(responses, checkpoint=file), whole)
@@ -87,6 +89,7 @@ def test_more_iterations_another_time(tmp_path, responses, whole):
     same(run(responses, checkpoint=file, resume=True), whole)
 
 
+@pytest.mark.slow
 def test_retreats_are_remembered(tmp_path):
     """With asymptotes and steep items the guard takes steps back; that state is kept as well."""
     r = data(3, (60, 26))
@@ -134,6 +137,7 @@ def test_what_does_not_belong_is_refused(interrupted, responses, tmp_path):
         fit(responses, solver=EM(checkpoint=3))
 
 
+@pytest.mark.slow
 def test_writing_is_rare(tmp_path, responses, whole, monkeypatch):
     """A quick fit writes once, at its end."""
     written = []

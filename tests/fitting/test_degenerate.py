@@ -95,13 +95,7 @@ EVERYWHERE = ("constant items", "separating items", "empty column", "two answers
 CASES = [(key, w) for w in HARD for key in (ONE_ABILITY if w in EVERYWHERE else ("rasch", "2pl"))]
 
 
-@pytest.mark.slow_cases(
-    "(?!2pl-|graded-).*",
-    "2pl-(constant items|all right.*|duplicates|reversed item|pure noise|empty column)",
-    "graded-(?!constant items).*",
-    "graded-constant items",
-    "2pl-nothing but right",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "what"), CASES)
 def test_hard_data(key, what):
     X = HARD[what]
@@ -120,7 +114,7 @@ def test_hard_data(key, what):
     np.testing.assert_array_equal(result.abilities.flag == "no responses", empty)
 
 
-@pytest.mark.slow_cases(".*-rasch", ".*-4pl", "shape1-.*")
+@pytest.mark.slow_cases("(?!shape0-2pl$).*")
 @pytest.mark.parametrize("key", ["rasch", "2pl", "4pl"])
 @pytest.mark.parametrize("shape", [(2, 8), (10, 200), (60, 1), (2, 1)])
 def test_small_shapes(key, shape):
@@ -153,6 +147,7 @@ def test_graded_responses_are_refused():
         fit(Responses.from_array([[0, 1, 2], [2, 1, 0]]))
 
 
+@pytest.mark.slow
 def test_arrays_are_taken_and_other_objects_refused():
     assert fit(np.eye(3)).log_likelihood == fit(Responses.from_array(np.eye(3))).log_likelihood
     with pytest.raises(InputError, match="must be Responses, an array, a data frame"):
@@ -189,6 +184,7 @@ def test_bad_settings_are_refused(settings, message):
         EM(**settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
 def test_honest_about_stopping_early(most):
     result = fit(
@@ -205,7 +201,14 @@ def test_honest_about_stopping_early(most):
 
 # Every method once with one model, and what is particular to asymptotes.
 @pytest.mark.slow_cases(
-    "(?!wle|ml).*-(?!2pl).*", "(wle|ml)-(rasch|1pl)", "ml-3pl", "wle-4pl", "ml-4pl|wle-3pl"
+    "(?!wle|ml).*-(?!2pl).*",
+    "(wle|ml)-(rasch|1pl)",
+    "ml-3pl",
+    "wle-4pl",
+    "ml-4pl|wle-3pl",
+    "map-2pl",
+    "ml-2pl",
+    "wle-2pl",
 )
 @pytest.mark.parametrize("key", LOGISTIC)
 @pytest.mark.parametrize("method", METHODS)

@@ -228,6 +228,7 @@ def graded():
 HALF = np.repeat(np.eye(2), 4, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "arguments"),
     [
@@ -394,6 +395,7 @@ def test_a_structure_needs_a_pattern_with_anchors_too():
         fit(responses, "2pl", anchors=anchors, structure="bifactor")
 
 
+@pytest.mark.slow
 def test_settings_of_several_abilities_are_also_for_one():
     bank = ItemBank.from_parameters(a=1.2, b=np.linspace(-1, 1, 6))
     responses = bank.simulate(np.random.default_rng(0).normal(size=300), seed=1)

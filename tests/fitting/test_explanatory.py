@@ -95,6 +95,7 @@ def raw_errors(regression):
     return regression.to_frame()["se"].iloc[1:].to_numpy() / regression.design.scale.to_numpy()
 
 
+@pytest.mark.slow
 def test_latent_regression_is_lme4s(lme4):
     data, r, subjects, _ = lme4
     theirs = data["latent_regression"]
@@ -107,7 +108,7 @@ def test_latent_regression_is_lme4s(lme4):
     np.testing.assert_allclose(raw_errors(f.subject_regression), theirs["errors"][12:], rtol=0.02)
 
 
-@pytest.mark.slow_cases("lltm")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lltm", "both"])
 def test_item_covariates_are_lme4s(lme4, name):
     data, r, subjects, items = lme4
@@ -230,6 +231,7 @@ def test_intervals_of_new_items_and_subjects_cover():
         assert 0.93 < np.mean(hits) < 0.97, kind
 
 
+@pytest.mark.slow
 def test_predicted_items_are_used_with_their_uncertainty():
     """EAP on predicted items is the integral over ability and item parameters."""
     r, _, items, _, _ = simulated(2)
@@ -297,6 +299,7 @@ def test_fifteen_subjects_and_hundred_items_are_finite():
     assert (np.einsum("jpp->jp", new.covariance)[:, 1] > 0).all()
 
 
+@pytest.mark.slow
 def test_items_without_answers_have_what_features_say():
     r, _, items, _, _ = simulated(4, n=200, n_items=30)
     values = r.values.copy()
@@ -311,6 +314,7 @@ def test_items_without_answers_have_what_features_say():
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_a_category_that_was_not_seen_is_uncertain():
     r, subjects, _, _, _ = simulated(5, n=400)
     f = fit(r, "rasch", subject_features=subjects, **NO_ERRORS)
@@ -320,6 +324,7 @@ def test_a_category_that_was_not_seen_is_uncertain():
     assert predicted.loc["unseen", "sd"] > predicted.loc["seen", "sd"]
 
 
+@pytest.mark.slow
 def test_score_takes_a_prior_for_each_subject():
     bank = ItemBank.from_parameters(a=[1.0, 1.5, 0.7], b=[-1.0, 0.0, 1.0])
     r = Responses.from_array([[1, 0, 1], [0, 0, 0]], item_ids=bank.item_ids)
@@ -564,6 +569,7 @@ def test_expected_curves_of_graded_items_are_near_the_integral():
     assert flat < 0.97 * predicted.to_frame()["a"].iloc[0]
 
 
+@pytest.mark.slow
 def test_new_graded_items_have_as_many_categories_as_stated():
     r, table, _, _ = graded_items(2)
     x = r.to_numpy().astype(int)
@@ -583,6 +589,7 @@ def test_new_graded_items_have_as_many_categories_as_stated():
     assert mixed.parameters()[0, 3] == pytest.approx(gaps.mean())
 
 
+@pytest.mark.slow
 def test_the_linear_logistic_test_model_counts_its_coefficients():
     rng = np.random.default_rng(0)
     r = Responses.from_array(rng.integers(0, 2, (200, 12)))

@@ -32,6 +32,7 @@ def judged():
     return r, fit(r, "rasch", EM(tolerance=1e-6), facets=["judge"])
 
 
+@pytest.mark.slow
 def test_it_is_the_maximum_of_the_written_out_likelihood(judged):
     r, f = judged
     x = r.to_numpy()
@@ -92,6 +93,7 @@ def test_the_bank_can_be_read_again(judged):
     assert ItemBank.from_bytes(f.bank.to_bytes()) == f.bank
 
 
+@pytest.mark.slow
 def test_two_facets_and_their_numbers():
     data = table(3, n=500, templates=2)
     r = Responses.from_long(data, facets=["judge", "template"])
@@ -171,6 +173,7 @@ def test_tables_that_are_refused():
         ).severities()
 
 
+@pytest.mark.slow
 def test_judges_of_a_single_item_are_items():
     data = table(2)
     data = data[data["item"] == "q1"]

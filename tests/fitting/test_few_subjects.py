@@ -110,6 +110,7 @@ def test_a_wrong_key_shows_in_the_item_rest_correlation():
     assert min(np.mean(negative), np.mean(lowest), np.mean(small)) >= 0.8
 
 
+@pytest.mark.slow
 def test_the_fit_says_so():
     r, _ = answers(29)
     default = fit(r, "2pl", **NO_ERRORS)
@@ -130,6 +131,7 @@ def test_thirty_subjects_have_none():
     same(default, fit(r, "2pl", priors=OFF))
 
 
+@pytest.mark.slow
 def test_where_something_else_fixes_the_scale():
     r, b = answers(12)
     bank = ItemBank.from_parameters(b=b, item_ids=r.item_ids)

@@ -59,7 +59,7 @@ def regression(theta, x, model, penalise=True):
     return loss
 
 
-@pytest.mark.slow_cases("True-3pl", "False-2pl", "True-2pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["2pl", "3pl"])
 @pytest.mark.parametrize("rounded", [False, True])
 def test_each_item_is_a_plain_regression(model, rounded):
@@ -99,6 +99,7 @@ def test_curves_are_interpolated_exactly():
     )
 
 
+@pytest.mark.slow
 def test_equal_slopes_and_slopes_of_one():
     theta, responses = draw()
     X = responses.to_numpy().astype(float)
@@ -118,6 +119,7 @@ def test_equal_slopes_and_slopes_of_one():
     assert rasch.bank.population.sd == pytest.approx(theta.std())
 
 
+@pytest.mark.slow
 def test_graded_items_climb_to_a_point_where_the_gradient_vanishes():
     theta, _ = draw()
     rng = np.random.default_rng(5)
@@ -152,7 +154,7 @@ def test_graded_items_in_float32_as_well():
     assert marginal.log_likelihood < found.log_likelihood
 
 
-@pytest.mark.slow_cases("feasibility", "beta", "rsm", "binomial")
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["feasibility", "nominal", "rsm", "binomial", "beta"])
 def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
     theta, _ = draw(mean=0.3, sd=1.2)
@@ -190,6 +192,7 @@ def test_other_models_end_at_a_maximum_of_the_conditional_likelihood(model):
                 assert log_likelihood(moved) < own
 
 
+@pytest.mark.slow
 def test_abilities_are_looked_up_by_subject():
     theta, responses = draw()
     direct = fit(responses, theta=theta)

@@ -30,6 +30,7 @@ def half_of_form(move, scores, slopes, posteriors, by_free):
     return 0.5 * weights @ (linear + 0.5 * jnp.einsum("rde,red->r", bent, bent))
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("has_lower", [False, True])
 def test_the_closed_form_is_the_gradient(has_lower):
     rng = np.random.default_rng(4)

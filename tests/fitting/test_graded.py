@@ -50,7 +50,7 @@ def exact(key):
     return fit(data(key), key, weak_priors=False, **EXACT)
 
 
-@pytest.mark.slow_cases("gpcm", "rsm", "feasibility", "pcm|nominal")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_the_objective_never_falls(key):
     result = exact(key)
@@ -108,7 +108,7 @@ def moves(key, table):
                 yield change, 0.0
 
 
-@pytest.mark.slow_cases("gpcm", "rsm", "feasibility")
+@pytest.mark.slow_cases("gpcm", "rsm", "feasibility", "pcm", "nominal")
 @pytest.mark.parametrize("key", KEYS)
 def test_brute_force_has_its_top_there(key, oracle):
     """The plain integral agrees, and is flat in every direction at our estimates."""

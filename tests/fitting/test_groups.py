@@ -85,6 +85,7 @@ def marginal(oracle, params, X, group, mean, sd):
     return first + oracle.posterior(params, X[group == "new"], mean, sd, n=401)[2].sum()
 
 
+@pytest.mark.slow
 def test_brute_force(data, oracle):
     """Items, mean and SD together against a general optimiser, with all standard errors."""
     _, X, group = data
@@ -147,6 +148,7 @@ def test_every_way_climbs_to_the_same_top(accelerate, expand, data, plain):
     np.testing.assert_allclose(ours, theirs, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_reference_only_names_the_scale(data, plain):
     """With the other group as reference the same curves, on the other group's scale."""
     _, X, group = data
@@ -161,6 +163,7 @@ def test_the_reference_only_names_the_scale(data, plain):
     np.testing.assert_allclose([back["mean"], back["sd"]], [-mean / sd, 1 / sd], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_rasch_groups(data):
     """Slopes 1: the reference's SD is estimated, too, and has a standard error."""
     _, X, group = data
@@ -176,6 +179,7 @@ def test_rasch_groups(data):
     assert rasch.log_likelihood == pytest.approx(one.log_likelihood, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_labels_by_subject_id(data, plain):
     _, X, group = data
     labels = pd.Series(group, index=[f"s{i + 1}" for i in range(len(X))])
@@ -235,6 +239,7 @@ def far():
     return bank, Responses.from_array(X)
 
 
+@pytest.mark.slow
 def test_anchored_brute_force(far, oracle):
     """New items, mean and SD against a general optimiser, with their standard errors."""
     bank, responses = far
@@ -400,6 +405,7 @@ def test_anchored_models(key, far):
     np.testing.assert_allclose(result.bank.parameters(), first.bank.parameters(), atol=0.02)
 
 
+@pytest.mark.slow
 def test_anchored_groups(far):
     """Every group's mean and SD are free where items hold the scale."""
     bank, _ = far

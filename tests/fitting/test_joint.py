@@ -50,7 +50,7 @@ def brute_force(X, tied=False):
     return a * theta.std() + 0 * d, d + a * theta.mean(), -found.fun
 
 
-@pytest.mark.slow_cases("1pl-False", "2pl-True")
+@pytest.mark.slow_cases("1pl-False", "2pl-True", "1pl-True")
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("key", ["1pl", "2pl"])
 def test_brute_force(key, gaps):
@@ -63,12 +63,14 @@ def test_brute_force(key, gaps):
     assert result.log_posterior == pytest.approx(value, abs=1e-4)
 
 
+@pytest.mark.slow_cases("rasch")
 @pytest.mark.parametrize("key", ["rasch", "2pl"])
 def test_the_objective_never_falls(key):
     result = fit(Responses.from_array(simulate()[2]), key, Joint(tolerance=1e-6))
     assert np.diff(result.trace).min() >= -1e-9 * abs(result.trace[-1])
 
 
+@pytest.mark.slow
 def test_marginal_log_likelihood_is_the_integral(oracle):
     X = with_gaps(simulate()[2])
     result = fit(Responses.from_array(X), "2pl", "joint")
@@ -119,6 +121,7 @@ def test_turned_items_stay_negative_and_the_scale_points_up():
     assert np.corrcoef(result.abilities.theta, X.mean(axis=1))[0, 1] > 0.8
 
 
+@pytest.mark.slow
 def test_degenerate_data():
     X = simulate()[2]
     X[0], X[1], X[2], X[3:, 0], X[3:, 1] = 1, 0, np.nan, 1, 0

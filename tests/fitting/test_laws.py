@@ -58,9 +58,7 @@ def same(ours, theirs, tolerance=1e-3):
 PRIORS = {"none": None, "on": {"slope": (1.0, 0.5), "intercept": (0.0, 1.0)}}
 
 
-@pytest.mark.slow_cases(
-    r".*-(?!2pl|3pl)\w+", "True-.*-3pl", "False-none-.*", "False-on-2pl", "True-on-2pl"
-)
+@pytest.mark.slow
 @every_model
 @pytest.mark.parametrize("priors", PRIORS)
 @pytest.mark.parametrize("gaps", [False, True])
@@ -85,7 +83,7 @@ def test_the_objective_never_falls(key, priors, gaps, X):
         same(tops[0], other, 1e-3 if key in ("rasch", "1pl", "2pl") else 5e-3)
 
 
-@pytest.mark.slow_cases("1pl", "4pl", "3pl")
+@pytest.mark.slow
 @every_model
 def test_default_tolerance_is_close(key, X):
     """What users get without asking is the answer of a much tighter run, within 2 % of an SE."""
@@ -96,7 +94,7 @@ def test_default_tolerance_is_close(key, X):
     assert quick.log_posterior == pytest.approx(slow.log_posterior, abs=1e-3)
 
 
-@pytest.mark.slow_cases("3pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["2pl", "3pl"])
 def test_precision(key, X):
     wide, narrow = run(X, key), run(X, key, solver=EM(precision="float32", tolerance=1e-2))
@@ -136,7 +134,7 @@ def numerical_hessian(function, x, step=1e-3):
 TINY = {"2pl": {"slope": (1.0, 0.5)}, "3pl": {"slope": (1.0, 0.5), "logit_lower": (-1.1, 0.5)}}
 
 
-@pytest.mark.slow_cases("False-2pl", "True-3pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", TINY)
 @pytest.mark.parametrize("gaps", [False, True])
 def test_brute_force(key, gaps, oracle):
@@ -172,6 +170,7 @@ def test_brute_force_rasch(oracle):
     np.testing.assert_allclose(np.sqrt(result.bank.covariance[:, 0, 0]), errors, rtol=0.01)
 
 
+@pytest.mark.slow_cases("1pl", "3pl", "4pl")
 @every_model
 def test_log_likelihood_is_the_integral(key, X, oracle):
     result = run(X, key)
@@ -185,7 +184,7 @@ def test_log_likelihood_is_the_integral(key, X, oracle):
     assert result.log_posterior - result.log_likelihood == pytest.approx(prior, abs=1e-6)
 
 
-@pytest.mark.slow_cases("1pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["1pl", "2pl"])
 def test_block_standard_errors_are_close_to_full_ones(key):
     X = simulate((500, 60), seed=5)
@@ -232,6 +231,7 @@ def test_long_tests(long, oracle):
     assert np.corrcoef(result.abilities.theta, theta)[0, 1] > 0.995
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_again(X):
     """New data of the same shape, other subjects, other banks: the same compiled code."""
     from irtcat.latent.expected_sums import line_sums
@@ -246,6 +246,7 @@ def test_nothing_is_compiled_again(X):
 # --- the data's form does not matter
 
 
+@pytest.mark.slow
 def test_order_does_not_matter(X):
     rng = np.random.default_rng(0)
     rows, columns = rng.permutation(SHAPE[0]), rng.permutation(SHAPE[1])
@@ -264,7 +265,7 @@ def test_ids_travel_with_their_items(X):
     assert (table["n_responses"] == SHAPE[0]).all()
 
 
-@pytest.mark.slow_cases("3pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["2pl", "3pl"])
 def test_empty_rows_and_columns_change_nothing(key, X):
     """The path for gaps gives what the path for complete data gives."""
@@ -281,6 +282,7 @@ def test_empty_rows_and_columns_change_nothing(key, X):
     assert other.bank.to_frame()["flag"].iloc[-1].startswith("no responses")
 
 
+@pytest.mark.slow
 def test_repeated_patterns_are_only_quicker():
     """Five items have 32 patterns; fractions of 0 and 1 are fitted row by row."""
     X = simulate((300, 5), seed=8)
@@ -317,6 +319,7 @@ def test_higher_ability_means_more_right(X):
     assert (result.bank.model.slope > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_reversed", [2, 8])
 def test_sign_with_reversed_keys(n_reversed, X):
     """Wrong keys show as negative slopes; the scale follows the number right, so with most keys
@@ -337,6 +340,7 @@ def test_sign_with_reversed_keys(n_reversed, X):
     assert result.log_likelihood == pytest.approx(plain.log_likelihood, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_positive(X):
     """Slopes kept above 0: a reversed item ends at the bound and says so."""
     X = X.copy()
@@ -346,6 +350,7 @@ def test_positive(X):
     assert "slope at its bound" in result.bank.to_frame()["flag"].iloc[0]
 
 
+@pytest.mark.slow
 def test_rasch_is_the_one_parameter_model_on_another_scale(X):
     rasch, one = run(X, "rasch", **EXACT), run(X, "1pl", **EXACT)
     slope = one.bank.model.slope
@@ -379,6 +384,7 @@ def test_criteria_and_record(X):
     assert len(result.trace) <= result.n_iterations
 
 
+@pytest.mark.slow
 def test_strong_priors_are_obeyed(X):
     result = run(X, priors={"slope": (1.2, 1e-3), "intercept": (0.3, 1e-3)})
     np.testing.assert_allclose(result.bank.model.slope, 1.2, atol=0.01)
@@ -393,7 +399,7 @@ def test_progress_is_told(X):
     assert seen[-1][0] == result.n_iterations
 
 
-@pytest.mark.slow_cases("(?s).*(groups|dims).*")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more", [{}, {"solver": "joint"}, {"groups": ["a", "b"] * 60}, {"dims": 2}], ids=str
 )
@@ -407,6 +413,7 @@ def test_a_caller_ends_the_iterations(more):
     assert "stopped by the caller" in result.message
 
 
+@pytest.mark.slow
 def test_precision_setting_is_put_back(X):
     before = jax.config.jax_enable_x64
     fit(X, "2pl", EM(precision="float64"))

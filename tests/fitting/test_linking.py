@@ -30,6 +30,7 @@ def lsat():
     return fit(load("lsat7"), "2pl").bank
 
 
+@pytest.mark.slow_cases(r"(?!0\.0-mean-mean$|0\.2-mean-mean$).*")
 @every_method
 @pytest.mark.parametrize("c", [0.0, 0.2])
 def test_a_known_transformation_is_found(method, c):
@@ -53,6 +54,7 @@ def rasch():
     return fit(X, "rasch", standard_errors="none").bank
 
 
+@pytest.mark.slow_cases("(?!mean-mean$).*")
 @every_method
 def test_rasch_banks_differ_by_a_shift(method, rasch):
     found = link(rasch.rescale(1.0, 0.7), rasch, method)
@@ -86,6 +88,7 @@ def criterion(method, bank, reference, unit, shift):
     return (p - q).sum(0) ** 2 @ w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", [pytest.param("haebara", marks=pytest.mark.slow), "stocking-lord"]
 )
@@ -102,6 +105,7 @@ def test_the_criterion_is_at_its_least(method):
     np.testing.assert_allclose([np.log(found.A), found.B], least.x, atol=1e-4)
 
 
+@pytest.mark.slow_cases("(?!mean-sigma$).*")
 @every_method
 def test_drifted_items_are_flagged_and_left_out(method):
     bank, reference = noisy()
@@ -167,6 +171,7 @@ def calibrated():
     return banks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mean-sigma", "mean-mean"])
 def test_standard_errors_weight_the_difficulties(method, calibrated):
     reference, bank = calibrated
@@ -187,6 +192,7 @@ def test_standard_errors_weight_the_difficulties(method, calibrated):
     assert pytest.approx(means[1] - found.A * means[0], abs=1e-9) == found.B
 
 
+@pytest.mark.slow
 def test_an_item_that_moves_the_constants_is_an_outlier():
     """Influence: the constants with and without the item, over the bank's population."""
     reference, bank = with_one_more(1.0, -1.0), with_one_more(1.0, 4.0, seed=1)
@@ -216,6 +222,7 @@ def test_items_that_agree_are_no_outliers_by_influence(method):
     assert not (found.items["outlier"] & (found.items["robust_z"].abs() <= 2.7)).any()
 
 
+@pytest.mark.slow
 def test_join_after_link():
     reference, more = make(seed=4), make(seed=4, n=20)
     old = reference.subset([f"q{i}" for i in range(12)])
@@ -226,6 +233,7 @@ def test_join_after_link():
     assert joined.population.mean == more.population.mean
 
 
+@pytest.mark.slow
 def test_rescaled_covariance(lsat):
     """Standard errors of a go by 1 / A, those of b by A; c is not touched."""
     moved = lsat.rescale(A, B)
@@ -331,6 +339,7 @@ def test_no_difficulty_in_common_is_said(recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.slow
 def test_banks_of_two_models_are_linked_by_their_curves():
     b = np.linspace(-1.5, 1.5, 8)
     one = ItemBank.from_parameters(a=np.full(8, 1.2), b=b)

@@ -44,7 +44,7 @@ UNUSED = [
 ]
 
 
-@pytest.mark.slow_cases("gpcm-0")
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "category"), UNUSED)
 def test_an_unused_category_costs_nothing_and_is_not_counted(key, category, tmp_path):
     """The fit is that of the codes closed up (as R's mirt does), and says what it did."""
@@ -85,6 +85,7 @@ def test_a_subject_in_an_unused_category_is_scored_and_flagged():
         assert "nobody used" not in ability.flag[1]
 
 
+@pytest.mark.slow
 def test_partial_credit_keeps_the_scores_around_an_unused_category():
     """The category has probability 0 and the others' scores stay (Wilson & Masters 1993)."""
     used = fit(without(ratings("gpcm"), 1)[0], "gpcm")
@@ -116,6 +117,7 @@ def blocks():
     return X
 
 
+@pytest.mark.slow_cases("em")
 @pytest.mark.parametrize("method", ["em", "joint"])
 def test_blocks_without_common_subjects_are_reported(method):
     found = fit(Responses.from_array(blocks()), "2pl", method)
@@ -181,7 +183,7 @@ def guttman():
     return Responses.from_array((np.arange(SHAPE[1])[None, :] < level[:, None]).astype(float))
 
 
-@pytest.mark.slow_cases("solver2-more2")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "more"),
     [
@@ -235,6 +237,7 @@ def test_further_starts_find_a_higher_mode():
     np.testing.assert_array_equal(again.bank.parameters(), best.bank.parameters())
 
 
+@pytest.mark.slow_cases("Joint")
 @pytest.mark.parametrize("solver", [EM, Joint, pytest.param(VI, marks=pytest.mark.slow)])
 def test_further_starts_end_where_the_first_did(solver):
     X = Responses.from_array(right_wrong())
@@ -251,6 +254,7 @@ def test_starts_are_refused_with_a_checkpoint(tmp_path):
         fit(X, "2pl", EM(starts=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "has_note"), [("full", True), ("full sandwich", True), ("auto", False)]
 )

@@ -136,6 +136,7 @@ def test_errors_fall_and_intervals_hold():
     assert (np.mean(inside, axis=0) > 0.9).all()
 
 
+@pytest.mark.slow
 def test_step_by_step_is_nearly_all_at_once():
     bank, _, responses, at = setting(3, n=60)
     at_once = update_items(bank, responses)
@@ -148,6 +149,7 @@ def test_step_by_step_is_nearly_all_at_once():
     assert stepwise.has("predicted")[at].all()
 
 
+@pytest.mark.slow
 def test_one_answer_moves_an_item_a_little_and_what_is_known_counts():
     bank, _, _, at = setting(4, n=1, rasch=True)
     wrong = Responses.from_array(np.zeros((1, N_ITEMS), int), item_ids=bank.item_ids)
@@ -180,6 +182,7 @@ def test_after_a_fit_with_features():
     assert np.isfinite(score(updated, late).theta).all()
 
 
+@pytest.mark.slow
 def test_missing_answers_and_items_without_any():
     bank, _, responses, at = setting(6)
     x = responses.to_numpy().astype(float)

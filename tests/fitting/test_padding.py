@@ -32,13 +32,7 @@ CASES = [
 ]
 
 
-@pytest.mark.slow_cases(
-    "True-(rasch|3pl|graded|rsm|nominal)-.*",
-    "True-2pl-options[1245]",
-    "False-(rasch|3pl|graded|rsm)-.*",
-    "False-2pl-options[13]",
-    "False-nominal-options9|True-2pl-options3|False-2pl-options4",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "options"), CASES)
 @pytest.mark.parametrize("has_missing", [False, True])
 def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iterations, monkeypatch):
@@ -61,6 +55,7 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
     assert filled.n_parameters == alone.n_parameters
 
 
+@pytest.mark.slow
 def test_other_sizes_use_the_same_programs():
     x = answers("2pl")
     fit(x, "2pl")

@@ -89,6 +89,7 @@ def aligned(ours, theirs):
 # --- mirt
 
 
+@pytest.mark.slow
 def test_exploratory_is_mirts(mirt, data, exploratory):
     theirs = mirt["exploratory"]
     assert exploratory.converged
@@ -566,6 +567,7 @@ def test_patterns_in_any_form(data):
         np.testing.assert_array_equal(design.pattern, whole)
 
 
+@pytest.mark.slow
 def test_save_and_load(confirmatory, data, tmp_path):
     again = ItemBank.load(confirmatory.bank.save(tmp_path / "bank.npz"))
     np.testing.assert_array_equal(
@@ -586,6 +588,7 @@ def test_correlations_from_free_numbers(dims):
     np.testing.assert_allclose(free_correlations(matrix[None])[0], free, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_derivatives_by_correlations():
     """The closed forms are the derivatives that automatic differentiation finds."""
     rng, dims = np.random.default_rng(3), 3

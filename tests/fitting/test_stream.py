@@ -124,6 +124,7 @@ def test_sparse_items_and_the_population():
     assert passes.bank.population.sd == pytest.approx(whole.bank.population.sd, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_a_file_is_fitted_by_name(tmp_path):
     x = draw(150, 240, False)
     np.save(tmp_path / "x.npy", x)

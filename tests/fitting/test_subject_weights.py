@@ -22,7 +22,7 @@ W = RNG.integers(0, 5, N)
 GROUP = np.where(np.arange(N) % 3 == 0, "a", "b")
 
 
-@pytest.mark.slow_cases("missing responses-.*", "abilities-2pl.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model", "values", "options"),
     [
@@ -49,6 +49,7 @@ def test_whole_numbers_are_repeated_rows(name, model, values, options):
         np.testing.assert_allclose(weighted.groups[moments], repeated.groups[moments], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_weighted_likelihood_and_its_sandwich_by_integrals():
     """The maximum and the covariance of Binder (1983), without any code of the fit."""
     values, w = GAPS[:, :4], np.random.default_rng(1).gamma(0.7, size=N)

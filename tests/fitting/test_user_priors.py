@@ -19,6 +19,7 @@ def lsat():
     return load("lsat7")
 
 
+@pytest.mark.slow
 def test_equal_slopes_are_the_one_parameter_model(lsat):
     equal, one = fit(lsat, "2pl", equal=["slope"], **EXACT), fit(lsat, "1pl", **EXACT)
     np.testing.assert_allclose(equal.bank.parameters(), one.bank.parameters(), atol=1e-8)
@@ -26,6 +27,7 @@ def test_equal_slopes_are_the_one_parameter_model(lsat):
     assert equal.n_parameters == one.n_parameters == 6
 
 
+@pytest.mark.slow
 def test_fixed_asymptotes_are_the_smaller_model(lsat):
     """c = 0 by its own name: a 2PL; the other parameters' errors are the 2PL's."""
     fixed, two = fit(lsat, "3pl", fixed={"c": 0}, **EXACT), fit(lsat, "2pl", **EXACT)
@@ -38,6 +40,7 @@ def test_fixed_asymptotes_are_the_smaller_model(lsat):
     assert (fixed.bank.to_frame()["flag"] == "").all()
 
 
+@pytest.mark.slow
 def test_fixed_by_item(lsat, oracle):
     """One slope is held: the rest maximises the likelihood (general optimiser)."""
     result = fit(lsat, "2pl", fixed={"a": {"item2": 1.5}, "intercept": {"item4": 0.3}}, **EXACT)
@@ -144,6 +147,7 @@ def shared_data():
     return (rng.random((300, 12)) < 1 / (1 + np.exp(-a * (theta - b)))).astype(int)
 
 
+@pytest.mark.slow
 def test_the_prior_of_a_shared_parameter_does_not_depend_on_the_items_order():
     x = shared_data()
     x[:, 0] = 1  # constant: set aside
@@ -171,6 +175,7 @@ def test_what_cannot_be_shared_or_fixed(arguments, named):
         irtcat.fit(irtcat.Responses.from_array(shared_data()), "2pl", **arguments)
 
 
+@pytest.mark.slow
 def test_all_parameters_shared():
     r = irtcat.Responses.from_array(shared_data())
     best = irtcat.fit(r, "2pl", equal=["slope", "intercept"])

@@ -59,7 +59,7 @@ def assert_sound(result):
 CASES = [("2pl", "hierarchical"), ("rasch", "hierarchical"), ("2pl", "vague"), ("4pl", "vague")]
 
 
-@pytest.mark.slow_cases(".*-hierarchical", "4pl-vague")
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "priors"), CASES)
 def test_close_to_em(key, priors):
     X = simulate()
@@ -142,6 +142,7 @@ def wide():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positive", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_expected_log_likelihood(positive, wide):
     """Both ways against a million draws from the guide."""
@@ -202,6 +203,7 @@ def test_few_subjects_with_many_items():
     assert not batches._cells_are_cheaper((200, 100), 1.0, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positive", [False, True])
 def test_moving_the_scale_leaves_the_curves(positive, wide):
     template, guide = small_guide(positive)
@@ -215,6 +217,7 @@ def test_moving_the_scale_leaves_the_curves(positive, wide):
     assert after == pytest.approx(before, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_prior_and_entropy_is_minus_the_divergence(wide):
     """Against the closed form of KL between Normals, subject by subject and item by item."""
     template, guide = small_guide(True)
@@ -232,6 +235,7 @@ def test_prior_and_entropy_is_minus_the_divergence(wide):
     assert found == pytest.approx(-float(expected), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_learned_prior_is_below_its_evidence(wide):
     """Known values under N(m, 1 / u): the bound is just below the integral over m and u."""
     values = np.random.default_rng(0).normal(0.5, 1.5, 30)
@@ -285,6 +289,7 @@ def test_priors_are_obeyed():
     assert set(learned) == {"theta", "a", "b"}
 
 
+@pytest.mark.slow
 def test_turned_items_stay_negative_and_the_scale_points_up():
     X = simulate()
     X[:, 3] = 1 - X[:, 3]
@@ -323,6 +328,7 @@ def test_few_subjects_many_items():
     assert_sound(result)
 
 
+@pytest.mark.slow
 def test_stopped_by_the_caller():
     seen = []
 

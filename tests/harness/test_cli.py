@@ -77,6 +77,7 @@ def test_export(files):
     assert len(document["commands"]) == 1
 
 
+@pytest.mark.slow
 def test_export_in_a_process_of_its_own(files):
     """What irtcat select wrote, where no other command has imported anything before."""
     run_ok("select", "-k", 3, "--responses", "old.npz", "--strategy", "random", "--out", "few.csv")
@@ -94,6 +95,7 @@ def test_export_from_a_table(files):
     assert json.loads(text.splitlines()[0]) == {"t": [0, 1]}
 
 
+@pytest.mark.slow
 def test_export_names_what_is_wrong(files):
     result = run("export", "items.csv", "--to", "lm-eval")
     assert result.exit_code == 1
@@ -238,6 +240,7 @@ def test_evaluate_with_a_guaranteed_interval(files):
         assert not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_evaluate_with_lm_evals_own_program(files, quiz):
     pytest.importorskip("lm_eval", reason="needs the extra: pip install irtcat[harness]")
     result = run(
@@ -481,6 +484,7 @@ def mine(answer):
 """
 
 
+@pytest.mark.slow
 def test_options_of_another_harness_are_usage_errors(files):
     arguments = ("evaluate", "bank.npz", "--out", "run", "--max-items", 2)
     inspect = ("--harness", "inspect", "--model", "m", "--task", "t.py")
@@ -522,6 +526,7 @@ def test_default_length_fits_the_bank(files):
     assert "Saved 11 of 40 answers (27.5%)." in text
 
 
+@pytest.mark.slow
 def test_a_persistent_command_starts_once(files):
     program = Path("program.py")
     program.write_text(SERVER)

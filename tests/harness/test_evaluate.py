@@ -44,6 +44,7 @@ def full_score(ability=ABILITY, name="new"):
     return np.mean([is_right(ability, n, name) for n in range(N)])
 
 
+@pytest.mark.slow
 def test_the_figures(bank, old_models):
     asked = []
     found = evaluate(bank, model(asked), RULES, calibration=old_models, name="new", costs="cost")
@@ -88,6 +89,7 @@ def test_why_each_item_was_asked(bank):
         assert rows["theta"].iloc[:-1].isna().all()
 
 
+@pytest.mark.slow
 def test_the_score_is_that_of_predict(bank, old_models):
     """Session -> report -> predict gives what `replay` of the same answers gives."""
     new = irtcat.Responses.from_array(
@@ -102,6 +104,7 @@ def test_the_score_is_that_of_predict(bank, old_models):
     assert found.theta == pytest.approx(report.theta[0], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_chances_within_a_batch_are_those_before_it(bank):
     """Items of one batch are drawn under one belief: that at its beginning."""
     session = Session.begin(bank, RULES, seed=3)
@@ -151,6 +154,7 @@ def test_a_model_unlike_the_others_is_told(bank, old_models):
     assert f"its answers fit the bank worse (lz* = {found.lz_star:.2f})." in str(found)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_read_not_run(bank, old_models, tmp_path):
     first = evaluate(bank, model([]), RULES, calibration=old_models, out=tmp_path / "run", name="n")
     asked = []
@@ -166,6 +170,7 @@ def test_a_finished_run_is_read_not_run(bank, old_models, tmp_path):
     np.testing.assert_array_equal(table["theta"], first.items["theta"])
 
 
+@pytest.mark.slow
 def test_an_exception_loses_nothing(bank, tmp_path):
     asked = []
 
@@ -233,6 +238,7 @@ def test_a_planned_run_goes_on_where_the_plan_differs_in_the_last_digits(tmp_pat
     assert found.score == plain.score
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -277,6 +283,7 @@ def write_others(folder):
         (folder / name).write_text(name)
 
 
+@pytest.mark.slow
 def test_only_files_of_the_manifest_are_touched(bank, tmp_path):
     """Neither a run that gives way, nor a resumed one, nor a finished one removes other files."""
     with pytest.raises(InputError, match=r"exited with 3\.$"):
@@ -307,6 +314,7 @@ def test_a_folder_with_anything_else_in_it_is_refused(bank, tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_manifest_cannot_name_files_elsewhere(bank, tmp_path):
     """A folder that came from somebody else does not reach outside of itself."""
     outside = tmp_path / "outside.txt"
@@ -395,6 +403,7 @@ def test_graded_items():
         evaluate(bank, lambda items: 4, Config(max_items=3))
 
 
+@pytest.mark.slow_cases(r"0\.5-Give a threshold")
 @pytest.mark.parametrize(
     ("value", "must"),
     [
@@ -415,6 +424,7 @@ def test_answers_that_an_item_cannot_have(value, must):
     assert session.asked == ["i1"]
 
 
+@pytest.mark.slow
 def test_what_functions_may_give(bank):
     rules = Config(max_items=3)
     one = evaluate(bank, lambda items: 1, rules)
@@ -469,6 +479,7 @@ def script(folder, pause=0.0):
     return shlex.join([sys.executable, str(path)]), log
 
 
+@pytest.mark.slow
 def test_a_command_is_as_good_as_a_function(bank, tmp_path):
     command, log = script(tmp_path)
     found = evaluate(bank, Command(command), RULES, out=tmp_path / "run")
@@ -492,6 +503,9 @@ def test_what_a_command_is_told(tmp_path):
     ]
 
 
+@pytest.mark.slow_cases(
+    r"echo hello-Line 1 of the command's output must be a JSON object\. Got 'hello'"
+)
 @pytest.mark.parametrize(
     ("command", "told"),
     [
@@ -547,6 +561,7 @@ def test_a_retried_command_gets_only_what_is_left(bank, tmp_path):
     assert len(set(log.read_text().splitlines())) == len(log.read_text().splitlines()) == 12
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(bank, tmp_path):
     """kill -9 in the middle of a batch: what was acknowledged is never asked again."""
     command, log = script(tmp_path, pause=0.1)
@@ -593,6 +608,7 @@ def acknowledged(path):
     return [event["item"] for event in events if event["kind"] == "answer"]
 
 
+@pytest.mark.slow
 def test_a_short_form_is_run_whole(old_models, tmp_path):
     """All of its items at once; the score is that of the form alone."""
     form = irtcat.short_form(old_models, 15, name="short")

@@ -78,6 +78,7 @@ def test_inspect_ids_that_a_list_cannot_hold_are_refused():
             export(["x"], "inspect", table)
 
 
+@pytest.mark.slow
 def test_lists_too_long_for_a_command_are_read_from_the_file(tmp_path):
     ids = [f"sample-{n:06d}" for n in range(LONGEST // 10)]
     made = export(ids, "inspect", task="quiz.py")

@@ -114,6 +114,7 @@ def test_full_runs_are_what_the_models_answer(calibrated):
         np.testing.assert_array_equal(row, wanted)
 
 
+@pytest.mark.slow
 def test_reduced_run_out_and_in_again(inspect_ai, calibrated, task_file, tmp_path):
     responses, _ = calibrated
     subset = irtcat.select(None, 12, strategy="balanced", calibration=responses)
@@ -133,6 +134,7 @@ def test_reduced_run_out_and_in_again(inspect_ai, calibrated, task_file, tmp_pat
     assert told.lower[0] <= truth <= told.upper[0]
 
 
+@pytest.mark.slow
 def test_the_printed_command_runs(calibrated, task_file, tmp_path, monkeypatch):
     """Inspect's own program, called as its console script calls it."""
     from inspect_ai._cli.main import inspect as program
@@ -150,6 +152,7 @@ def test_the_printed_command_runs(calibrated, task_file, tmp_path, monkeypatch):
     assert run.values.tolist() == [[0, 0, 0]]  # that task's solver says nothing
 
 
+@pytest.mark.slow
 def test_adaptive_drive(calibrated, task_file, tmp_path):
     responses, bank = calibrated
     asked = []
@@ -185,6 +188,7 @@ def test_a_worse_model_is_found_with_few_samples(calibrated, task_file, tmp_path
     assert (str(again), len(asked)) == (str(found), n)
 
 
+@pytest.mark.slow
 def test_one_at_a_time_is_what_a_function_gives(calibrated, inspect_ai, task_file, tmp_path):
     """The same items in the same order as the plain loop, also with a Task as an object."""
     from inspect_ai._eval.loader import load_tasks
@@ -202,6 +206,7 @@ def test_one_at_a_time_is_what_a_function_gives(calibrated, inspect_ai, task_fil
     assert task.early_stopping is None
 
 
+@pytest.mark.slow
 def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_path, monkeypatch):
     """The model is gone, then the disk is full: what was only logged is taken from the log."""
     _, bank = calibrated
@@ -230,6 +235,7 @@ def test_interrupted_drive_pays_for_no_answer_twice(calibrated, task_file, tmp_p
     assert found.notes[0].startswith("Answers from the log of an interrupted run: ")
 
 
+@pytest.mark.slow
 def test_answers_of_another_model_are_not_taken(calibrated, task_file, tmp_path, monkeypatch):
     """A run that kept no answer gives way to another's; what it had logged is not the other's."""
     _, bank = calibrated
@@ -282,6 +288,7 @@ def test_trap_memoized_models(inspect_ai):
     assert simulated(0.0, "same") is not simulated(1.0, "same")
 
 
+@pytest.mark.slow
 def test_the_task_is_that_of_the_calibration(calibrated, task_file, tmp_path):
     """Scorer, version and texts; what is known before the run is checked before it."""
     _, bank = calibrated

@@ -59,6 +59,7 @@ def test_it_stops_where_recorded_answers_do(models, tmp_path):
     assert len(pd.read_csv(tmp_path / "run" / "items.csv")) == len(model.asked)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues(models, tmp_path):
     old, model = models.subset(subjects=["old"]), Model(models, fail_at=13)
     whole = compare_live(old, Model(models), batch=10)
@@ -74,6 +75,7 @@ def test_an_interrupted_run_continues(models, tmp_path):
         compare_live(old, model, out=tmp_path / "run", batch=10, margin=0.1)
 
 
+@pytest.mark.slow
 def test_skipped_items_are_left_out(models):
     model = Model(models)
     lost = set(random_order(models.item_ids)[[3, 17]].tolist())

@@ -101,6 +101,7 @@ def test_full_runs_are_what_the_models_answer(calibrated):
         np.testing.assert_array_equal(row, wanted)
 
 
+@pytest.mark.slow
 def test_reduced_run_out_and_in_again(lm_eval, simulated, calibrated, quiz, tmp_path):
     """Select, export, run just these, import, predict."""
     responses, _ = calibrated
@@ -139,6 +140,7 @@ def test_the_printed_command_runs(calibrated, quiz, tmp_path):
     assert set(logs.responses.item_ids) == {str(responses.item_ids[i]) for i in (3, 17, 30)}
 
 
+@pytest.mark.slow
 def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     responses, bank = calibrated
     model = simulated(0.5, "sim/new")
@@ -172,6 +174,7 @@ def test_adaptive_drive(lm_eval, simulated, calibrated, quiz, tmp_path):
     assert again.to_json() == found.to_json()
 
 
+@pytest.mark.slow
 def test_a_worse_model_is_found_with_few_documents(simulated, calibrated, quiz):
     responses, _ = calibrated
     best = str(responses.subject_ids[int(np.argmax(responses.to_numpy().mean(axis=1)))])
@@ -304,6 +307,7 @@ def test_replies_are_kept_as_they_were(tmp_path):
     assert len(Replies(path)._replies) == 5
 
 
+@pytest.mark.slow
 def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
     """A batch names the tasks it has items of, and no other: a task without items would run whole.
 
@@ -327,6 +331,7 @@ def test_several_tasks_of_one_data_set(simulated, calibrated, quiz):
         assert row["answer"] == is_right(0.0, int(row["sample"]), "sim/x")
 
 
+@pytest.mark.slow
 def test_trap_unsorted_and_empty_lists(lm_eval, simulated, quiz):
     """What the exports avoid: wrong numbers in the log, and whole runs."""
     from lm_eval.tasks import TaskManager
@@ -349,6 +354,7 @@ def test_trap_unsorted_and_empty_lists(lm_eval, simulated, quiz):
     assert run({"quiz": [2, 9]}) == ([2, 9], [2, 9])
 
 
+@pytest.mark.slow
 def test_other_data_than_the_calibrated_are_refused(simulated, calibrated, quiz, tmp_path):
     _, bank = calibrated
     rows = [row | {"question": row["question"] + "!"} for row in QUESTIONS]
@@ -376,6 +382,7 @@ def two_filters(quiz, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_answers_are_by_the_filter_of_the_calibration(simulated, calibrated, two_filters):
     """Or refused by name, if another is requested; then nothing is run."""
 

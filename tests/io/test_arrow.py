@@ -27,6 +27,7 @@ def bytes_at_once(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bytes_at_once")
 def test_folder_of_parquet(tmp_path):
     """Partitions are no items, and their rows come in the order of the files."""
@@ -85,6 +86,7 @@ def test_other_datasets(tmp_path, form):
     np.testing.assert_array_equal(rows(source), X[order])
 
 
+@pytest.mark.slow_cases("small-text", "small-numbers", "all-text")
 @pytest.mark.usefixtures("bytes_at_once")
 @pytest.mark.parametrize("ids", ["text", "numbers", "categories"])
 def test_long_datasets(tmp_path, ids):
@@ -110,6 +112,7 @@ def test_long_datasets(tmp_path, ids):
         open_source(tmp_path / "x.parquet", item_ids=["q0", "q2"])
 
 
+@pytest.mark.slow
 def test_subjects_by_folder(tmp_path):
     """The partition is the subject of a long table."""
     table = long()
@@ -178,6 +181,7 @@ def test_files_that_change_are_noticed(tmp_path):
         rows(source)
 
 
+@pytest.mark.slow
 def test_a_fit_is_that_of_memory(tmp_path, iterations):
     """`irtcat.fit` and `score` take a dataset as it is."""
     write_parts(tmp_path, wide())

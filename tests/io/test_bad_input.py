@@ -192,6 +192,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow_cases("spreadsheet")
 @pytest.mark.parametrize(
     ("name", "content", "message"), [case[1:] for case in FILES], ids=[case[0] for case in FILES]
 )

@@ -261,6 +261,7 @@ def test_what_is_no_table_has_no_columns(tmp_path):
 # --- slips and repeats --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_single_code_is_named(written):
     frame = table(pupil=NAMES)
     frame.loc[7, "Q5"] = 2

@@ -184,6 +184,7 @@ def test_kinds_of_data(case):
     check(as_responses(build()), ids, origin)
 
 
+@pytest.mark.slow_cases("xarray")
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=optional(row[-1])) for case, row in OTHERS.items()]
 )
@@ -324,6 +325,7 @@ def simulated():
     return bank.simulate(np.linspace(-2, 2, 80), seed=1)
 
 
+@pytest.mark.slow
 def test_every_function_takes_a_frame(simulated):
     frame = simulated.to_frame()
     fit = irtcat.fit(frame)
@@ -356,6 +358,7 @@ def test_the_leaderboard_takes_a_frame(simulated):
     pd.testing.assert_frame_equal(board.to_frame(), expected.to_frame())
 
 
+@pytest.mark.slow
 def test_files_and_folders_go_straight_in(simulated, tmp_path):
     simulated.to_frame().to_csv(tmp_path / "r.csv")
     fit = irtcat.fit(tmp_path / "r.csv")

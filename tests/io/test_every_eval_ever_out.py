@@ -11,6 +11,7 @@ from irtcat.io import read_logs, write_every_eval_ever
 from irtcat.responses import Responses
 
 
+@pytest.mark.slow
 def test_logs_written_and_read_again(logs, tmp_path):
     own = read_logs(logs / "lm_eval").responses
     files = write_every_eval_ever(own, tmp_path, metric="acc", timestamp=1795220185.0)

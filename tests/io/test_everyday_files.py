@@ -135,6 +135,9 @@ WORDS = [
 ]
 
 
+@pytest.mark.slow_cases(
+    "wide-right and wrong", "wide-decimal commas", "wide-percent", "wide-points for missing"
+)
 @pytest.mark.parametrize(
     ("words", "values", "said"), [row[1:] for row in WORDS], ids=[row[0] for row in WORDS]
 )

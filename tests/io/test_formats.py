@@ -94,6 +94,7 @@ plain = st.text("abcé,;\"'#0 9\n", min_size=1, max_size=5).filter(
 ids = st.lists(plain, min_size=1, max_size=5, unique=True)
 
 
+@pytest.mark.slow
 @few
 @given(st.data())
 def test_wide_and_long_agree(tmp_path_factory, data):
@@ -202,6 +203,7 @@ def test_content_decides_where_the_extension_does_not(tmp_path):
         assert read_responses(path.rename(tmp_path / "unnamed")).shape == MATRIX.shape
 
 
+@pytest.mark.slow
 def test_blocks_of_rows_are_put_together(tmp_path, monkeypatch):
     from irtcat.io import delimited
 

@@ -94,6 +94,7 @@ def test_means_are_lightevals_totals(real):
     assert len(got) == 3 * (2 + 2 + 2 + 11) + 2 + 11 + 2
 
 
+@pytest.mark.slow
 def test_lighteval_0_11(unpacked):
     """The oldest version with these columns; its tasks are named with their suite."""
     folder = unpacked / "lighteval_0_11"
@@ -157,6 +158,7 @@ def test_what_was_taken_is_said(real):
     assert json.dumps(report.to_dict())
 
 
+@pytest.mark.slow
 def test_a_task_of_two_ways_and_two_splits(real):
     """Two rows per document, and numbers that count from 0 in each split."""
     for metric in ("acc", "em"):
@@ -190,6 +192,7 @@ def test_several_answers_are_trials(real):
     assert read_logs(real, tasks=GEN, metric="pass@k:k=2&n=4").responses.trials is None
 
 
+@pytest.mark.slow
 def test_the_same_model_twice(real):
     """The later run has five documents (--max-samples 5)."""
     latest = read_logs(real, tasks=MC)
@@ -205,6 +208,7 @@ def test_the_same_model_twice(real):
     assert latest.responses.subjects.loc["simorg/sim-1", "runs"] == 2
 
 
+@pytest.mark.slow
 def test_a_copied_tree_counts_once(real, tmp_path):
     for name in ("a", "b"):
         shutil.copytree(real, tmp_path / name)
@@ -213,6 +217,7 @@ def test_a_copied_tree_counts_once(real, tmp_path):
     np.testing.assert_array_equal(read.responses.values, read_logs(real).responses.values)
 
 
+@pytest.mark.slow
 def test_wishes(real):
     for wish, text in (
         ({"metric": "f2"}, r"`metric` argument must be in the logs of task tiny_both\|0.*acc, em"),
@@ -240,6 +245,7 @@ def test_details_without_results(copy):
     assert read_logs(renamed, "lighteval").responses.items["task"].unique() == [GEN]
 
 
+@pytest.mark.slow
 def test_results_without_details(real, copy):
     report = read_logs(real).report
     assert len(report.skipped) == 1
@@ -366,6 +372,7 @@ def test_results_that_cannot_be(copy):
         assert read_logs(file).responses.n_items == 12
 
 
+@pytest.mark.slow
 def test_mixed_with_lm_eval(real, logs, tmp_path):
     shutil.copytree(real, tmp_path / "one")
     shutil.copytree(logs / "lm_eval", tmp_path / "two")
@@ -379,6 +386,7 @@ def test_mixed_with_lm_eval(real, logs, tmp_path):
     pd.testing.assert_frame_equal(again.items, read.responses.items, check_dtype=False)
 
 
+@pytest.mark.slow
 def test_read_responses_and_the_command(real, tmp_path):
     with pytest.warns(UserWarning, match="Of several possibilities one was selected"):
         assert read_responses(real).shape == (4, 65)

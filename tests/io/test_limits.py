@@ -91,6 +91,7 @@ def test_text_that_is_not_unicode_is_refused(tmp_path):
         read_responses(tmp_path / "a.npz")
 
 
+@pytest.mark.slow
 def test_members_that_are_not_needed_are_not_unpacked(tmp_path):
     more = {"more.npy": (header((LARGE,)), LARGE)}
     responses = Responses.from_array([[1, 0], [0, 1]])

@@ -151,6 +151,7 @@ def calls(strict):
     return found
 
 
+@pytest.mark.slow
 def test_conditions_stay_with_the_items(strict, tmp_path):
     wanted = {
         "task": "tiny_gen",
@@ -179,7 +180,7 @@ def test_conditions_stay_with_the_items(strict, tmp_path):
     check(form.to_bank().items)
 
 
-@pytest.mark.slow_cases("replay|score")
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_answers_by_another_filter_are_refused(calls, new_logs, call):
     other = new_logs(filter="flexible-extract")
@@ -196,6 +197,11 @@ def test_answers_by_another_filter_are_refused(calls, new_logs, call):
         calls[call](other, mismatch="ignore")
 
 
+@pytest.mark.slow_cases(
+    "setting0-num_fewshot 2 instead of 0-predict",
+    "setting0-num_fewshot 2 instead of 0-compare",
+    "setting1-version 2 instead of 1-predict",
+)
 @pytest.mark.parametrize("call", ["predict", "compare", "score", "short form"])
 @pytest.mark.parametrize(
     ("setting", "words"),
@@ -208,6 +214,7 @@ def test_other_examples_and_versions_are_refused(calls, new_logs, call, setting,
     assert calls[call](other, mismatch="accept") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_what_is_not_known_is_not_compared(calls, new_logs, tmp_path, call):
     """Without a results file neither version nor examples are known; a table knows nothing."""
@@ -238,6 +245,7 @@ def test_only_items_that_are_used_are_compared(strict, new_logs):
         irtcat.predict(strict, strict.item_ids[:31], mixed, estimator="mean")
 
 
+@pytest.mark.slow
 def test_a_bank_of_other_conditions_than_the_calibration_is_refused(strict, real, tmp_path):
     bank = irtcat.fit(strict, "2pl", standard_errors="none").bank
     for k, ability in enumerate(ABILITIES):
@@ -312,7 +320,7 @@ def some(strict):
     return strict.subset(items=np.flatnonzero((mean > 0.25) & (mean < 0.75))[:8])
 
 
-@pytest.mark.slow_cases("model_fit|person_fit|find_drift|labels.rank of the feasibility|report")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", checks(None, irtcat.Responses.from_array([[0, 1]] * 24)))
 def test_checks_and_choices_compare_the_conditions(some, name):
     bank = irtcat.fit(some, "rasch").bank
@@ -368,6 +376,7 @@ def test_all_functions_of_a_bank_and_responses_have_the_option():
     assert {irtcat.score, irtcat.select, irtcat.predict, irtcat.diagnose.s_x2} <= found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("results", [True, False])
 def test_the_filter_does_not_depend_on_the_order_of_lines(real, tmp_path, results):
     """Nor on which run is read first."""
@@ -558,6 +567,7 @@ def irt(*words, cwd):
         return CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_the_command_line_names_its_option(strict, new_logs, tmp_path):
     new_logs()
     strict.save(tmp_path / "r.npz")
@@ -572,6 +582,7 @@ def test_the_command_line_names_its_option(strict, new_logs, tmp_path):
     assert irt(*words, "--mismatch", "accept", cwd=tmp_path).exit_code == 0
 
 
+@pytest.mark.slow_cases("select", "audit")
 @pytest.mark.parametrize(
     "words",
     [
@@ -594,6 +605,7 @@ def test_commands_of_a_bank_and_responses_have_the_option(some, tmp_path, words)
     assert accepted.exit_code == 0, accepted.stderr
 
 
+@pytest.mark.slow
 def test_the_table_of_tasks_is_of_what_is_saved(real, tmp_path):
     """Not the mean of the runs' means, of which the latest replace earlier ones."""
     from irtcat.cli.import_ import _by_task
@@ -626,6 +638,7 @@ def test_conditions_that_agree_are_not_several(real, tmp_path):
     assert "tiny_gen (lm-eval): version 2b (not 1)" in map(str, latest.report.choices)
 
 
+@pytest.mark.slow
 def test_missing_values_of_any_kind_are_not_compared(strict):
     other = irtcat.Responses.from_array(
         strict.to_frame(),

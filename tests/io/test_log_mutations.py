@@ -308,6 +308,7 @@ def test_lm_eval_results(name, mutate, message, run_of_lm_eval, tmp_path):
     check(write_lm_eval(tmp_path, samples, mutate(results)), message)
 
 
+@pytest.mark.slow
 def test_lm_eval_harmless(run_of_lm_eval, tmp_path):
     samples, results = run_of_lm_eval
     expected = read_logs(write_lm_eval(tmp_path, samples, results)).responses
@@ -470,6 +471,7 @@ def test_helm(name, mutate, message, logs, tmp_path):
     check(path, message)
 
 
+@pytest.mark.slow
 def test_bytes_changed_at_random(run_of_lm_eval, tmp_path):
     """No cell is ever wrong: an error, or what the harness logged."""
     samples, results = run_of_lm_eval

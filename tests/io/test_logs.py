@@ -55,6 +55,7 @@ def row_means(logs):
     return dict(zip(found.subject_ids, np.nanmean(found.to_numpy(), axis=1), strict=True))
 
 
+@pytest.mark.slow
 def test_lm_eval_gives_its_totals(logs):
     folder = logs / "lm_eval"
     totals = lm_eval_totals(folder)
@@ -149,6 +150,7 @@ def test_inspect_runs_of_one_model_are_put_together(logs):
     assert read.responses.items.loc["tiny_mc/q005", "sample"] == "q005"
 
 
+@pytest.mark.slow
 def test_every_eval_ever_is_the_log_it_was_made_of(logs):
     """Same subjects, items and answers as from lm-eval's own files."""
     for wish in ({}, {"metric": {"tiny_mc": "acc_norm"}, "filter": "flexible-extract"}):
@@ -169,6 +171,7 @@ def test_every_eval_ever_gives_its_totals(logs):
             assert list(row_means(read).values()) == [result["score_details"]["score"]]
 
 
+@pytest.mark.slow
 def test_helm_gives_its_totals(logs):
     nonzero = 0
     for folder in sorted((logs / "helm").iterdir()):
@@ -202,6 +205,7 @@ def test_helm_leaves_out_perturbed_instances(logs, tmp_path):
     np.testing.assert_array_equal(same.values, read_logs(folder).responses.values)
 
 
+@pytest.mark.slow
 @needs_zstd
 def test_all_formats_in_one_tree(logs, tmp_path):
     read = read_logs(logs)
@@ -241,6 +245,7 @@ def test_read_responses_takes_logs_and_says_what_it_took(logs):
         assert irtcat.read_responses(str(file)).shape == (1, 60)
 
 
+@pytest.mark.slow
 def test_wrong_wishes_are_sentences(logs):
     folder = logs / "lm_eval"
     for wish, text in (

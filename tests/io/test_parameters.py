@@ -472,7 +472,7 @@ WRITTEN = {
 """The banks that each tool has columns for."""
 
 
-@pytest.mark.slow_cases("mirt|flexmirt")
+@pytest.mark.slow_cases("(?!catr$|promis$|py-irt$).*")
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_round_trips(dialect, tmp_path):
     theta = np.random.default_rng(0).normal(size=(9, 2))

@@ -43,7 +43,7 @@ def dense(bank, x, mean, covariance, step=0.25):
     return log_z, np.exp(log_post - log_z[:, None]), z, theta
 
 
-@pytest.mark.slow_cases("float32")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float64", "float32"])
 def test_a_line_for_each_ability_is_the_dense_grid(name):
     """The population's mean and SDs differ from 0 and 1; chunks do not divide the rows."""
@@ -129,7 +129,7 @@ def test_the_choice_of_lines():
     assert n_nodes(product_rule(line_rule(0.5), np.eye(3))) == 25**3
 
 
-@pytest.mark.slow_cases("float32-.*|float64-3")
+@pytest.mark.slow_cases("float32-.*|float64-3", "float64-2")
 @pytest.mark.parametrize("dims", [2, 3, 4])
 @pytest.mark.parametrize("name", ["float64", "float32"])
 def test_factors_of_complete_answers_are_the_products_over_items(name, dims):

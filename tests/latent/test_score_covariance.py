@@ -25,6 +25,7 @@ def scores_of(answers, tables, middle):
     return np.concatenate([items.reshape(*items.shape[:2], -1), further], axis=2)
 
 
+@pytest.mark.slow
 def test_products_of_matrices_are_the_subjects_own_covariances():
     """Two blocks on windows of the nodes, with a number that no answer depends on."""
     rng = np.random.default_rng(0)

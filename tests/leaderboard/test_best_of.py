@@ -55,6 +55,7 @@ def test_truncated_distributions_far_in_the_tail():
     assert _truncated(1.0, 0.0, 1.0, 1.0, 2.0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [1, 3])
 def test_the_choice_is_corrected_for(trials):
     """Ten equal models: the greatest score is far too great, the estimate is not."""

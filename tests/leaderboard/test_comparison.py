@@ -126,6 +126,7 @@ def test_models_that_agree_throughout(calibration, both):
     assert "both gave the same answer to every item run" in found.flags
 
 
+@pytest.mark.slow
 def test_the_items_asked_for_would_tell():
     rng, n = np.random.default_rng(9), 2000
     old = np.tile(np.r_[np.zeros(15), np.ones(9), np.ones(50), np.zeros(26)], 20)
@@ -145,6 +146,7 @@ def test_the_items_asked_for_would_tell():
     assert np.mean(told) == pytest.approx(0.8, abs=0.1)
 
 
+@pytest.mark.slow
 def test_items_picked_are_checked_against_calibrated_pairs(bank, calibration, both):
     subset = select(bank, 40, strategy="fisher", calibration=calibration)
     found = compare(calibration, subset, both)
@@ -209,6 +211,7 @@ def test_few_calibrated_models_widen_as_their_pairs_need(bank, calibration, both
     assert "without calibrated pairs" in " ".join(alone.flags)
 
 
+@pytest.mark.slow
 def test_pairs_that_lack_a_few_answers_widen_like_complete_ones(bank, calibration, both):
     at = np.argsort(-bank.to_frame()["b"].to_numpy())[:60]
     ids = list(calibration.item_ids[at])

@@ -91,6 +91,7 @@ def test_every_step_raises_the_bound(step):
             before = after
 
 
+@pytest.mark.slow
 def test_the_bound_is_below_the_marginal_likelihood():
     """One benchmark without abilities: the integral over its intercept and precision by a grid."""
     rng = np.random.default_rng(4)
@@ -145,6 +146,7 @@ def test_intervals_cover_simulated_truth():
     assert 0.46 < np.mean(covered[0.5]) < 0.54
 
 
+@pytest.mark.slow
 def test_intervals_of_small_tables_cover():
     hits = []
     for seed in range(25):
@@ -373,6 +375,7 @@ def test_probes_are_benchmarks_that_depend_on_the_ability():
     assert set(probes) < {f"b{j}" for j in range(9)}
 
 
+@pytest.mark.slow
 def test_the_expected_error_is_that_of_new_models():
     """By simulation. The mean over models, as slopes differ, in medians of the t distribution."""
     errors, expected = [], []

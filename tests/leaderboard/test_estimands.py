@@ -337,6 +337,7 @@ def test_two_runs_of_one_model_seldom_differ(trials, icc):
     assert wrong > 2  # not by never telling
 
 
+@pytest.mark.slow
 def test_more_repeats_settle_what_all_items_do_not(answers):
     rng = np.random.default_rng(9)
     p = rng.uniform(0.3, 0.7, N) + np.array([[0.0], [0.03]])

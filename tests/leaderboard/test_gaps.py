@@ -66,6 +66,7 @@ def test_smallest_gap():
     assert smallest_gap(np.array([0, 0.1]), np.array([0.5, 0.7]), 0.8) == np.inf
 
 
+@pytest.mark.slow
 def test_measured_gap_is_the_true_one(board, truth):
     gap, right = truth
     table = reliable_gaps(board, n=60)
@@ -106,6 +107,7 @@ def test_pair_variances_by_hand(responses, design):
         assert pairs.share[p] == pytest.approx(both.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.03, 0.06])
 def test_plan_attains_what_it_claims(responses, truth, gap):
     true_gap, right = truth
@@ -119,6 +121,7 @@ def test_plan_attains_what_it_claims(responses, truth, gap):
     assert chance[ITEMS] == 1
 
 
+@pytest.mark.slow
 def test_plan_of_a_stratified_sample_needs_no_more():
     rng = np.random.default_rng(0)
     b = np.repeat([-3.0, 3.0], 200)

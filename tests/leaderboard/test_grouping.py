@@ -28,6 +28,7 @@ def drawn(theta, n_items, trials, seed):
     )
 
 
+@pytest.mark.slow
 def test_two_models_are_compared_as_by_compare():
     two = FIVE.subset(subjects=["s1", "s2"])
     for clusters in (None, dict(zip(two.item_ids, np.arange(300) // 10, strict=True))):

@@ -58,6 +58,7 @@ def test_slopes_are_differences_of_the_expected_score(items):
     np.testing.assert_allclose(slope, wanted, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_several_banks_are_the_groups_of_one(bank):
     parts = {name: bank.subset(bank.items["set"].to_numpy() == name) for name in ("easy", "hard")}
     one, several = headroom(bank, "set", theta=0.0), headroom(parts, theta=0.0)
@@ -65,6 +66,7 @@ def test_several_banks_are_the_groups_of_one(bank):
     assert headroom(bank, theta=0.0).index.tolist() == ["all"]
 
 
+@pytest.mark.slow
 def test_the_best_subject_is_found(bank):
     r = bank.simulate([-1.0, 1.8, 0.0], seed=1)
     abilities = score(bank, r)

@@ -53,6 +53,7 @@ def by_gauss_hermite(tasks, theta, slope, sd, share, agreement):
     return total
 
 
+@pytest.mark.slow
 def test_the_likelihood_is_that_of_another_quadrature(monkeypatch):
     """At the maximum, and at points beside it, where it is less."""
     rng = np.random.default_rng(1)
@@ -90,6 +91,7 @@ def found():
     return horizon(simulated()[0], "minutes", clusters="family")
 
 
+@pytest.mark.slow
 def test_what_the_table_says(found):
     _, log2 = simulated()
     table = found.to_frame()
@@ -120,6 +122,7 @@ def test_subjects_that_did_all_or_nothing_have_one_end(found):
     assert everything["flag"] == "did every task"
 
 
+@pytest.mark.slow
 def test_errors_of_lengths_are_corrected_and_missing_lengths_are_estimated():
     rng = np.random.default_rng(5)
     length, w = rng.normal(4, 2, 400), rng.normal(0, 0.5, 400)
@@ -157,6 +160,7 @@ def test_a_fit_gives_its_slopes():
         horizon(guessed, "minutes", responses=r)
 
 
+@pytest.mark.slow
 def test_trends_are_generalised_least_squares():
     rng = np.random.default_rng(2)
     t = np.sort(rng.uniform(2020, 2024, 30))

@@ -28,6 +28,7 @@ def mean_logit(theta, slope, b):
     return np.log((p + 0.005) / (1 - p + 0.005)).mean(axis=1)
 
 
+@pytest.mark.slow
 def test_the_index_is_the_true_scale():
     scores, theta, slope, b, _ = simulated()
     low, high = int(np.argmin(theta)), int(np.argmax(theta))
@@ -57,6 +58,7 @@ def test_intervals_cover_the_mean_expected_logit():
     assert 0.8 < np.mean(covered) < 0.97
 
 
+@pytest.mark.slow
 def test_anchors_fix_the_scale():
     scores, *_ = simulated()
     raw = index(scores)
@@ -97,6 +99,7 @@ def test_domains_are_on_one_scale():
     assert (long["lower"] <= long["index"]).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_trends_do_not_shrink_with_missing_scores():
     """Growth of the true index per year: covered, and not shrunken as the values are."""
     covered, errors = [], []

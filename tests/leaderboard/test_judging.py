@@ -88,6 +88,7 @@ def test_bradley_terry_equals_the_mm_algorithm():
     assert anchored["m3"] == 0
 
 
+@pytest.mark.slow
 def test_ties_and_position_equal_a_log_linear_model():
     table = votes_of(900, np.random.default_rng(1), position=0.4, tie=0.8)
     found = judged_abilities(table)
@@ -104,6 +105,7 @@ def test_ties_and_position_equal_a_log_linear_model():
     np.testing.assert_allclose(found.win_rates + found.win_rates.T, 1)
 
 
+@pytest.mark.slow
 def test_length_and_errors_by_item_equal_a_logistic_regression():
     rng = np.random.default_rng(2)
     table = votes_of(600, rng, position=-0.3, length=0.5).assign(item=rng.integers(0, 60, 600))
@@ -165,6 +167,7 @@ def test_votes_grades_and_gold_in_one_likelihood():
     assert np.corrcoef(alone, ability)[0, 1] > 0.97
 
 
+@pytest.mark.slow
 def test_shares_of_votes_are_votes():
     table = votes_of(500, np.random.default_rng(4))
     shares = table.assign(outcome=np.where(table["outcome"] == "a", 0.9, 0.1))
@@ -225,6 +228,7 @@ def test_refusals(change, options, message):
         judged_abilities(table, **options)
 
 
+@pytest.mark.slow
 def test_a_prior_replaces_refusals_by_flags():
     table = votes_of(300, np.random.default_rng(7))
     split = table[table["a"].isin(["m1", "m2"]) == table["b"].isin(["m1", "m2"])]

@@ -114,7 +114,7 @@ def board(responses):
 # --- bootstrap ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_cases("items|both")
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["subjects", "items", "both"])
 def test_intervals_are_seeded_and_hold_the_summary(board, over):
     table = board.intervals(over, n=60, seed=3)
@@ -128,6 +128,7 @@ def test_intervals_are_seeded_and_hold_the_summary(board, over):
     assert set(table["flag"]) == {""}
 
 
+@pytest.mark.slow
 def test_interval_over_subjects_is_the_sampling_spread():
     """Against the spread of the MAE over fresh subjects."""
     rng = np.random.default_rng(0)

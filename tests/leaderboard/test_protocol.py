@@ -123,6 +123,7 @@ def test_held_out_subjects_are_unseen(responses, monkeypatch):
     assert all(not set(r.subject_ids) & set(high.subject_ids) for r in given)
 
 
+@pytest.mark.slow
 def test_nothing_is_calibrated_where_nothing_needs_it(responses, monkeypatch):
     monkeypatch.setattr(module, "fit", None)
     evaluate(responses, ["random", "stratified", "pcub", "pclb"], [10], estimators=["mean"])
@@ -131,6 +132,7 @@ def test_nothing_is_calibrated_where_nothing_needs_it(responses, monkeypatch):
 # --- what it must show --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_table(board):
     table = board.to_frame()
     assert table.columns.tolist() == COLUMNS.split()
@@ -177,6 +179,7 @@ def test_true_model_intervals_cover(board):
     assert summary.loc[("random", "irt"), "coverage"].mean() > 0.85  # 78 subjects calibrated
 
 
+@pytest.mark.slow
 def test_all_items_are_perfect(responses):
     table = evaluate(
         responses, ["random"], [ITEMS], seeds=[0], estimators=["mean", "irt"]
@@ -210,6 +213,7 @@ def test_ability_split_repeats_what_does_not_draw(responses):
     assert (by["random"] == 2).all()
 
 
+@pytest.mark.slow
 def test_metadata_split_and_filters(responses):
     board = evaluate(
         responses,
@@ -233,6 +237,7 @@ def test_fractions(responses):
     assert not table[list(METRICS)].isna().any(axis=None)
 
 
+@pytest.mark.slow
 def test_no_recompilation_at_the_same_shapes(responses, board):
     before = posteriors._posterior._cache_size()
     evaluate(
@@ -241,6 +246,7 @@ def test_no_recompilation_at_the_same_shapes(responses, board):
     assert posteriors._posterior._cache_size() == before
 
 
+@pytest.mark.slow
 def test_progress(responses):
     calls = []
     evaluate(

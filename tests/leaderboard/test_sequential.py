@@ -46,6 +46,7 @@ def capital(d, m, side, distances, shares):
 DESIGN = ([0.02, 0.04, 0.08, 0.16, 0.32], np.array([16, 8, 4, 2, 1]) / 31)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [0.0, 0.15])
 def test_the_interval_is_that_of_the_bets_one_after_another(loss):
     responses = two(0.6, 0.6 - loss, seed=3, n=250)
@@ -135,6 +136,7 @@ def test_it_stops_at_the_first_item_that_settles_it():
     assert found.to_frame().loc["new", "verdict"] == "worse"
 
 
+@pytest.mark.slow
 def test_a_futile_comparison_stops():
     responses = two(0.9, 0.9, seed=2, n=6000)
     found = compare_sequential(None, None, responses)
@@ -181,6 +183,7 @@ def test_looks_after_every_item_keep_the_error(kind):
     assert binomtest(missed, 250, 0.05, "greater").pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_a_loss_is_rarely_given_up():
     given_up = 0
     for seed in range(120):

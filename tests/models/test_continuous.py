@@ -151,7 +151,7 @@ def test_row_of_the_table(key):
         np.testing.assert_array_equal(np.asarray(pack(take(model, [2, 0]))), truth(key)[[2, 0]])
 
 
-@pytest.mark.slow_cases("float32-.*")
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_everything_is_finite_far_out(key, dtype):
@@ -186,6 +186,7 @@ def test_everything_is_finite_far_out(key, dtype):
             assert np.isfinite(np.asarray(part)).all()
 
 
+@pytest.mark.slow
 def test_beta_curves_are_scipys():
     """Log-density, moments of the statistics, mean and variance of scores."""
     params, theta = truth("beta"), np.array([-6.0, -1.0, 0.5, 4.0])
@@ -233,6 +234,7 @@ def test_information_is_the_expected_curvature(key):
             assert ours[j, g] == pytest.approx(-(weight * curvature).sum(), rel=1e-5)
 
 
+@pytest.mark.slow
 @both
 def test_rescaled_items_have_the_same_curves(key):
     z, mean, sd = np.linspace(-3, 3, 5), 0.7, 1.6
@@ -245,6 +247,7 @@ def test_rescaled_items_have_the_same_curves(key):
         )
 
 
+@pytest.mark.slow_cases("binomial")
 @both
 def test_draws_have_the_moments(key):
     bank = bank_of(key)
@@ -261,7 +264,7 @@ def test_draws_have_the_moments(key):
 # Fitting -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_cases("beta")
+@pytest.mark.slow
 @both
 def test_log_likelihood_by_brute_force(key, data):
     _, responses, result = data(key)
@@ -367,6 +370,7 @@ def test_one_trial_is_the_2pl():
     )
 
 
+@pytest.mark.slow
 def test_binomial_in_float32(data):
     _, responses, result = data("binomial")
     single = fit(responses, "binomial", EM(precision="float32"))
@@ -382,7 +386,7 @@ def test_beta_is_fitted_in_float64_and_in_float32_where_asked(data):
     np.testing.assert_allclose(single.bank.parameters(), result.bank.parameters(), atol=0.03)
 
 
-@pytest.mark.slow_cases("beta")
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("key", KEYS)
 def test_degenerate_items(key):
@@ -434,7 +438,7 @@ def test_scores_at_0_and_1():
 # Scoring, and what lies downstream ---------------------------------------------------------------
 
 
-@pytest.mark.slow_cases("beta")
+@pytest.mark.slow
 @both
 def test_abilities_by_brute_force(key, data):
     _, responses, result = data(key)
@@ -479,6 +483,7 @@ def test_wle_of_the_beta_model_by_brute_force(data):
         assert slope + j_sum / (2 * information) == pytest.approx(0, abs=1e-5 * information)
 
 
+@pytest.mark.slow_cases("beta")
 @both
 def test_recovered_abilities(key, data):
     theta, responses, result = data(key)
@@ -518,6 +523,7 @@ def test_sum_scores_are_refused(key, data):
         sum_score_table(result.bank)
 
 
+@pytest.mark.slow
 def test_other_numbers_of_trials_than_the_banks():
     bank = bank_of("binomial")
     few = Responses.from_counts(np.array([[1, 2, 0, 1, 0, 1]]), 2, item_ids=bank.item_ids)

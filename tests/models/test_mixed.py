@@ -64,6 +64,7 @@ def marginal(joint):
     return (top[:, 0] + np.log(np.exp(joint + log_weight - top).sum(axis=1))).sum()
 
 
+@pytest.mark.slow
 def test_the_likelihood_is_that_of_plain_numpy_and_at_its_maximum(oracle, fitted, responses):
     table = fitted.bank.to_frame()
     assert table["model"].tolist() == KINDS
@@ -140,6 +141,7 @@ def test_a_graded_item_with_two_categories_may_be_of_either_model(graded, pair, 
     np.testing.assert_allclose(one[["a", "se_a"]], two[["a", "se_a"]], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_mixture_of_one_model_is_that_model(responses):
     r = Responses.from_array(responses.values[:, :4])
     one, two = fit(r, ["2pl"] * 4), fit(r, "2pl")
@@ -161,6 +163,7 @@ def test_what_an_item_does_not_have_is_zero_and_not_estimated(fitted):
     assert drawn.slope.shape == (7, *model.slope.shape)
 
 
+@pytest.mark.slow
 def test_a_bank_survives_file_pickle_and_copy(fitted, responses, tmp_path):
     bank = fitted.bank
     for other in (
@@ -175,6 +178,7 @@ def test_a_bank_survives_file_pickle_and_copy(fitted, responses, tmp_path):
         np.testing.assert_array_equal(score(other, some).theta, score(bank, some).theta)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_plain_numpy(oracle, fitted, responses):
     some = responses.subset(subjects=np.arange(60))
     curves = [item_log_curves(oracle, row, 4) for _, row in fitted.bank.to_frame().iterrows()]
@@ -205,6 +209,7 @@ def test_likelihood_estimates_solve_their_equations():
             assert abs(slope + weight * warm / information) < 1e-5
 
 
+@pytest.mark.slow
 def test_information_is_that_of_the_curves(fitted):
     theta, h = np.array([-1.5, 0.0, 1.2]), 1e-5
     p, up, down = (fitted.bank.category_probabilities(theta + s) for s in (0, h, -h))
@@ -249,6 +254,7 @@ def test_joined_banks_keep_curves_and_errors(truth):
         right.join(rasch)
 
 
+@pytest.mark.slow
 def test_known_items_without_flags_join_calibrated_ones(fitted):
     """Flags of categories that nobody used are read from the table: known items have none."""
     known = ItemBank.from_thresholds(1.0, [[0.0, 1.0]], "graded", ["new"])

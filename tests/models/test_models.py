@@ -105,6 +105,7 @@ def test_row_of_the_table(key):
     assert "References" in cls.__doc__
 
 
+@pytest.mark.slow_cases("(?!float32-1pl$|float32-2pl$|float64-1pl$|float64-2pl$).*")
 @every_model
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_probabilities_far_out(key, name):
@@ -126,13 +127,7 @@ def test_probabilities_far_out(key, name):
     assert (p[np.broadcast_to(absent[:, None], p.shape)] == 0).all()
 
 
-@pytest.mark.slow_cases(
-    "float32-(?!2pl).*",
-    "float64-1pl",
-    "float64-pcm",
-    "float64-(1pl|2pl|feasibility|gpcm|rsm|3pl)",
-    "float32-2pl",
-)
+@pytest.mark.slow_cases("(?!float64-rasch$).*")
 @every_model
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_derivatives_far_out(key, name):
@@ -181,6 +176,7 @@ def test_textbook_formula(key, oracle):
     )
 
 
+@pytest.mark.slow
 @every_model
 def test_information_is_the_expected_curvature(key):
     theta = np.linspace(-5, 5, 11)
@@ -209,6 +205,7 @@ def test_pack_and_unpack(key):
         assert jax.tree.map(np.shape, again) == jax.tree.map(np.shape, chosen)
 
 
+@pytest.mark.slow_cases("rasch", "gpcm")
 @every_model
 def test_rescaled_items_have_the_same_curves(key):
     z = np.linspace(-3, 3, 7)
@@ -226,7 +223,7 @@ QUICK = [cls for cls in [*MODELS.values(), *STANDARD_FORM.values()] if issubclas
 QUICK = [OnePL, TwoPL, *QUICK]
 
 
-@pytest.mark.slow_cases("False-(?!Graded|ThreePL).*")
+@pytest.mark.slow_cases("(?!True-TwoPL$|True-GeneralisedRatingScale$).*")
 @pytest.mark.parametrize("cls", dict.fromkeys(QUICK), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("gaps", [False, True])
 def test_quick_terms_equal_the_general_ones(cls, gaps):
@@ -255,7 +252,7 @@ def test_quick_terms_equal_the_general_ones(cls, gaps):
 CANONICAL = [cls for cls in QUICK if cls.has_canonical_link and cls.has_linear_predictors]
 
 
-@pytest.mark.slow_cases("(?!TwoPL|GPCM|Nominal).*")
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", dict.fromkeys(CANONICAL), ids=lambda cls: cls.__name__)
 def test_second_derivatives_that_do_not_depend_on_the_responses(cls):
     """Of canonical links of linear predictors: two sets of responses, and the expected ones."""
@@ -277,7 +274,7 @@ def test_second_derivatives_that_do_not_depend_on_the_responses(cls):
     np.testing.assert_allclose(one, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.slow_cases("4pl|gpcm|feasibility")
+@pytest.mark.slow_cases("4pl|gpcm|feasibility", "graded")
 @pytest.mark.parametrize("key", ["2pl", "4pl", "feasibility", "graded", "gpcm"])
 def test_terms_of_a_link_by_automatic_differentiation(key):
     """What a link without terms of its own has."""
@@ -338,7 +335,7 @@ def test_save_load(key, tmp_path):
     assert again == bank
 
 
-@pytest.mark.slow_cases("(?!2pl|graded|pcm).*")
+@pytest.mark.slow
 @every_model
 def test_save_load_score(key, recovered, tmp_path):
     _, result = recovered(key)

@@ -39,6 +39,7 @@ def lines(axes):
     return {line.get_label(): line for line in axes.lines}
 
 
+@pytest.mark.slow
 def test_item_curves_are_the_banks(bank):
     axes = plot.item_curves(bank, theta=GRID).axes[0]
     wanted = bank.probability(GRID)
@@ -148,6 +149,7 @@ def test_every_figure_has_a_title(bank, table):
         assert figure.get_suptitle() == title
 
 
+@pytest.mark.slow
 def test_ids_are_never_mathematics_nor_hidden(tmp_path):
     ids = [r"$\frac", "_x", "costs $5 or $6", "two\nlines"]
     bank = ItemBank.from_parameters(b=np.arange(4.0), item_ids=ids)
@@ -157,6 +159,7 @@ def test_ids_are_never_mathematics_nor_hidden(tmp_path):
     assert shown == [r"\$\frac", " _x", r"costs \$5 or \$6", "two lines"]
 
 
+@pytest.mark.slow
 def test_many_estimators_stand_in_rows(table):
     parts = [table.assign(estimator=f"e{number}") for number in range(6)]
     figure = plot.rank_correlation(pd.concat(parts))
@@ -182,6 +185,7 @@ def test_subjects_in_order_with_their_intervals(key):
     assert plot.ranked(many).axes[0].get_ylabel() == "Rank"
 
 
+@pytest.mark.slow
 def test_groups_have_letters_and_possible_ranks():
     bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 300))
     found = groups(bank.simulate([1.0, 0.95, -1.0, -2.0], seed=1))
@@ -210,6 +214,7 @@ def test_the_ranks_of_a_subject_without_a_score_are_empty():
     assert [text.get_text() for text in right.get_yticklabels()] == ["1 to 1,200", ""]
 
 
+@pytest.mark.slow
 def test_the_axis_says_what_is_drawn(bank):
     graded = ItemBank.from_thresholds(1.0, [[-1.0, 1.0]])
     named = [plot.item_curves(each).axes[0].get_ylabel() for each in (bank, graded)]
@@ -229,11 +234,13 @@ def test_information_and_its_standard_error(bank):
     np.testing.assert_array_equal(lower.lines[0].get_ydata(), expected_se(bank, GRID))
 
 
+@pytest.mark.slow
 def test_information_of_a_bank_that_says_nothing_is_drawn(tmp_path):
     nothing = ItemBank.from_parameters(a=[0.0, 0.0])
     plot.save(plot.information_curve(nothing), tmp_path / "nothing.png")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["kendall", "mae"])
 def test_rank_correlation_shows_the_table(table, metric):
     figure = plot.rank_correlation(table, metric)
@@ -273,6 +280,7 @@ def test_a_dozen_strategies_look_different(table):
     assert len(looks) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_saved_figures_are_whole_and_repeatable(table, tmp_path, suffix):
     paths = [tmp_path / f"{name}.{suffix}" for name in "ab"]

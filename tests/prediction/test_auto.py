@@ -51,6 +51,7 @@ def error(told, new):
 # --- what it is for
 
 
+@pytest.mark.slow
 def test_better_than_means_for_subjects_like_the_calibrated_ones(calibration, alike):
     subset = select(None, 30, calibration=calibration)
     assert subset.strategy == "balanced"
@@ -88,6 +89,7 @@ def test_everyone_with_items_of_its_own(calibration, alike):
     assert np.mean(told.upper - told.lower) < 0.35
 
 
+@pytest.mark.slow
 def test_no_collapse_beyond_the_subjects(calibration, beyond):
     subset = select(None, 60, calibration=calibration)
     told = predict(calibration, subset, beyond, level=0.9)
@@ -156,6 +158,7 @@ def without(responses, item_ids, share):
     return Responses.from_array(x, responses.subject_ids, responses.item_ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_ids", [False, True], ids=["subset", "list of ids"])
 def test_subjects_with_the_same_missing_answers_do_not_depend_on_each_other(
     calibration, alike, as_ids
@@ -171,6 +174,7 @@ def test_subjects_with_the_same_missing_answers_do_not_depend_on_each_other(
         assert len(np.unique(values)) > 3
 
 
+@pytest.mark.slow
 def test_missing_answers_leave_intervals_valid_for_all_of_a_group(calibration, alike):
     """Also for its weakest and strongest: stand-ins near the group's mean covered .55 of these."""
     truth, errors, covered = full_scores(alike), [], []
@@ -338,6 +342,7 @@ def test_cells_have_their_share(k, calibration):
         assert (set(again.item_ids) == set(subset.item_ids)) == (eligible_share(k, 120) == 1)
 
 
+@pytest.mark.slow
 def test_the_priors_out_of_range_are_estimated_from_all_subjects(calibration, beyond, alike):
     subset = select(None, 20, calibration=calibration)
     alone = predict(calibration, subset, beyond, pooled=False)
@@ -355,6 +360,7 @@ def test_the_priors_out_of_range_are_estimated_from_all_subjects(calibration, be
     assert alone.pooling == ""
 
 
+@pytest.mark.slow
 def test_answers_that_contradict_an_expectation_widen_its_interval(
     calibration, alike, beyond, monkeypatch
 ):
@@ -381,6 +387,7 @@ def test_few_right_answers_do_not_confirm_that_subjects_are_similar(calibration,
     assert ((p.lower <= truth) & (truth <= p.upper)).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_a_subject_alone_has_nothing_to_share(calibration, alike):
     """One with answers beside one without, too; and a short form shares as `predict` does."""
     subset = select(None, 20, calibration=calibration)
@@ -478,6 +485,7 @@ def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike
     np.testing.assert_array_equal(told.score, as_chosen.score)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1500, 40])
 def test_the_order_of_the_subjects_does_not_matter(calibration, alike, monkeypatch, most):
     monkeypatch.setattr(subjects, "MOST_SUBJECTS", most)

@@ -92,6 +92,7 @@ def test_capital_is_positive_and_monotone_in_the_candidate():
         assert (np.diff(capital[1], axis=-1) >= -1e-12).all()
 
 
+@pytest.mark.slow
 def test_the_true_score_is_rejected_with_the_stated_probability_at_most():
     # Exactly, over all orders of all items: Ville's inequality at a level that bets can reach.
     miss = 0.0
@@ -230,6 +231,7 @@ def test_recalibration_is_a_ridge_regression():
     np.testing.assert_allclose(recalibrated(new, np.zeros(5)), new)
 
 
+@pytest.mark.slow
 def test_jax_and_numpy_agree():
     import jax
     import jax.numpy as jnp

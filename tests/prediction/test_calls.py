@@ -24,6 +24,7 @@ def data():
     return bank.simulate(rng.normal(size=100), seed=1), bank.simulate([-1.0, 0.0, 1.0], seed=2)
 
 
+@pytest.mark.slow
 def test_predict_as_in_the_readme(data, calls):
     """Five folds, each with a choice of its own and both ends of the range: at most 410 calls.
 

@@ -92,6 +92,7 @@ def test_more_trials_say_more():
     assert one.subjects_cov.mean() > 2 * more.subjects_cov.mean()
 
 
+@pytest.mark.slow
 def test_features_predict_rows_and_columns_without_answers():
     rng = np.random.default_rng(3)
     n, m = 120, 150

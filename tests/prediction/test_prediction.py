@@ -96,6 +96,7 @@ TINY = {
 }
 
 
+@pytest.mark.slow_cases("False-2pl", "False-3pl")
 @pytest.mark.parametrize("name", TINY)
 @pytest.mark.parametrize("gap", [False, True])
 def test_irt_is_explicit_integration(name, gap):
@@ -138,6 +139,7 @@ def test_ability_is_integrated_and_not_plugged_in(bank, calibration):
     assert abs(integrated - plugged) > 1e-3
 
 
+@pytest.mark.slow
 def test_interpolated_curves_are_the_curves():
     steep = ItemBank.from_parameters(a=[5.0, 3.0, 0.2], b=[0.01, -1.0, 2.0])
     theta = np.linspace(-6.4, 6.4, 777)[None]
@@ -148,6 +150,7 @@ def test_interpolated_curves_are_the_curves():
     np.testing.assert_allclose(model._interpolate(rest.variance, theta)[0], variance, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_many_items_are_taken_in_parts(bank, monkeypatch):
     arguments = bank, np.arange(3), np.ones((1, 3), bool), np.linspace(0.5, 1.5, N_ITEMS)
     whole = model._rest_curves(*arguments)
@@ -256,6 +259,7 @@ def as_drawn(estimator, ids):
     )
 
 
+@pytest.mark.slow_cases("auto", "curves", "irt", "gpirt", "gp", "aipw")
 def test_bounds_ranks_and_table(bank, calibration, new, chosen, estimator):
     gaps = with_gaps(new, 0.3)
     told = predict(
@@ -290,6 +294,7 @@ def test_bounds_ranks_and_table(bank, calibration, new, chosen, estimator):
     assert len(told) == N_NEW
 
 
+@pytest.mark.slow_cases("irt", "gpirt", "guaranteed", "design-based")
 def test_all_items_give_the_full_score(bank, calibration, new, estimator):
     told = predict(
         calibration, as_drawn(estimator, bank.item_ids), new, bank=bank, estimator=estimator
@@ -298,6 +303,7 @@ def test_all_items_give_the_full_score(bank, calibration, new, estimator):
         np.testing.assert_allclose(part, full_scores(new), atol=1e-9)
 
 
+@pytest.mark.slow_cases("auto", "gpirt", "gp", "guaranteed", "design-based")
 def test_other_columns_and_their_order_do_not_matter(bank, calibration, new, chosen, estimator):
     first = predict(
         calibration, as_drawn(estimator, chosen), new, bank=bank, estimator=estimator
@@ -309,6 +315,7 @@ def test_other_columns_and_their_order_do_not_matter(bank, calibration, new, cho
         pd.testing.assert_frame_equal(first, again)
 
 
+@pytest.mark.slow_cases("auto", "curves", "gp", "aipw", "guaranteed", "design-based")
 def test_subjects_do_not_depend_on_each_other(bank, calibration, new, chosen, estimator):
     gaps = with_gaps(new, 0.3)
     predicted = partial(
@@ -324,6 +331,7 @@ def test_subjects_do_not_depend_on_each_other(bank, calibration, new, chosen, es
     pd.testing.assert_frame_equal(together.iloc[[4, 1]], alone, atol=1e-9)
 
 
+@pytest.mark.slow_cases("auto", "gpirt", "gp", "guaranteed", "design-based")
 def test_an_absent_column_is_missing(bank, calibration, new, chosen, estimator):
     X = new.to_numpy()
     X[:, np.isin(new.item_ids, chosen[:2])] = np.nan
@@ -368,6 +376,7 @@ def test_nothing_is_changed(bank, calibration, new, chosen, estimator):
     np.testing.assert_array_equal(bank.parameters(), before[2])
 
 
+@pytest.mark.slow_cases("auto", "gp", "guaranteed", "design-based")
 def test_wider_interval_with_more_confidence(bank, calibration, new, chosen, estimator):
     narrow, wide = (
         predict(
@@ -425,6 +434,7 @@ def test_flags_are_joined(calibration, new, chosen):
     assert full.flags == [*full.notes, "answers unlike those of the calibrated subjects"]
 
 
+@pytest.mark.slow
 def test_a_bank_is_fitted_where_none_is_given(calibration, new, chosen):
     from irtcat.fitting import fit
 
@@ -604,6 +614,7 @@ def test_regressions_correct_for_the_items_difficulty(bank, calibration, new):
 # --- the published mixtures ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_plugged_in_and_mixed(bank, calibration, new, chosen):
     """p-IRT at the mean of the posterior, and gp-IRT by its formula."""
     x = new.subset(items=chosen).to_numpy()
@@ -649,6 +660,7 @@ def test_several_abilities_are_integrated():
 # --- groups, weights, and being better -----------------------------------------------------------
 
 
+@pytest.mark.slow_cases("(?!mean$|weighted$|ridge$).*")
 def test_groups_and_weights(bank, calibration, new, chosen, estimator):
     """A weighted score of groups is the weighted mean of the groups' for linear estimators."""
     labels = np.where(np.arange(N_ITEMS) < 20, "easy", "hard")
@@ -687,6 +699,7 @@ def test_groups_and_weights(bank, calibration, new, chosen, estimator):
         np.testing.assert_allclose(told.score, mixed, atol=1e-6)
 
 
+@pytest.mark.slow_cases("gpirt")
 @pytest.mark.parametrize("estimator", ["mean", "weighted", "gpirt", "auto"])
 def test_a_group_is_a_population_of_its_own(bank, calibration, new, estimator):
     """All its items answered: nothing is left to doubt; none but its own count as seen."""

@@ -73,6 +73,7 @@ def data_of(kind, calibration, new):
     return calibration, new
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["binary", "graded", "fractions", "missing"])
 def test_a_form_in_a_file_predicts_as_the_calibration(kind, calibration, new, tmp_path):
     old, later = data_of(kind, calibration, new)
@@ -86,6 +87,7 @@ def test_a_form_in_a_file_predicts_as_the_calibration(kind, calibration, new, tm
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["score-optimal", "neyman", "random", "kmeans-correctness"])
 def test_any_choice_of_items(strategy, calibration, new):
     subset = select(None, 15, strategy=strategy, calibration=calibration)
@@ -109,6 +111,7 @@ def test_the_form_keeps_what_it_was_made_for(calibration, new):
     assert set(form.item_ids) == set(subset.item_ids)
 
 
+@pytest.mark.slow
 def test_missing_answers(form, calibration, new):
     """A tenth may be missing; none at all gives no score; for stronger subjects any number may."""
     values = new.subset(items=form.item_ids).to_numpy()
@@ -219,6 +222,7 @@ def test_the_same_form_after_a_file(form, tmp_path):
     assert loaded.made == pd.Timestamp.today().date().isoformat()
 
 
+@pytest.mark.slow
 def test_prediction_needs_no_jax(form, tmp_path):
     form.save(tmp_path / "form.json")
     code = (
@@ -320,6 +324,7 @@ def undated(monkeypatch):
     monkeypatch.setattr(_short_form, "today", lambda: "2026-01-01")
 
 
+@pytest.mark.slow
 def test_shipped_forms(undated):
     table = irtcat.short_forms.available()
     held_out = irtcat.short_forms.errors()

@@ -124,6 +124,7 @@ def test_none_right_has_the_width_of_as_many_answers():
     assert p.upper[0] == pytest.approx(1.96**2 / (N + 1.96**2), rel=1e-3)
 
 
+@pytest.mark.slow_cases("auto", "form")
 @pytest.mark.parametrize("by", ["auto", "ridge", "form"])
 def test_all_right_also_where_the_estimate_is_less(by):
     """A regression does not predict exactly 1: the noise is that of the score, which is known."""

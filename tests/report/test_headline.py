@@ -77,6 +77,7 @@ def test_a_clear_best_model():
     }
 
 
+@pytest.mark.slow
 def test_the_probability_of_an_interval_is_said_where_it_is_known():
     bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
     old = bank.simulate(np.linspace(-2, 2, 50), seed=1)
@@ -168,6 +169,7 @@ def test_a_model_has_one_score_and_other_results_are_named(tmp_path):
     assert found.by_name["m1"].score == 0.7
 
 
+@pytest.mark.slow
 def test_notes_are_said_once_and_the_serious_first(tmp_path):
     bank = ItemBank.from_parameters(b=np.zeros(3))
     for name in ("one", "two"):
@@ -199,6 +201,7 @@ def test_long_groups_are_folded():
     assert check.count("<li>") == 7
 
 
+@pytest.mark.slow
 def test_what_holds_of_most_items_is_said_once_and_not_marked():
     X = np.random.default_rng(0).integers(0, 2, (5, 40))
     fitted = irtcat.fit(irtcat.Responses.from_array(X)).bank
@@ -239,6 +242,7 @@ def test_texts_stand_for_hashes_and_for_nothing_else():
     assert not are_hashes([])
 
 
+@pytest.mark.slow
 def test_steps_of_sessions_have_the_texts():
     items = pd.DataFrame({"question": [f"What is {i} + 1?" for i in range(10)]})
     bank = replace(ItemBank.from_parameters(b=np.arange(10.0), item_ids=HASHES), items=items)
@@ -305,6 +309,7 @@ def test_models_that_cannot_be_distinguished(tmp_path):
     assert "A rerun would agree." in irtcat.report.build(path)
 
 
+@pytest.mark.slow_cases("run", "domain")
 @pytest.mark.parametrize("estimand", ["run", "model", "domain"])
 def test_predictions_say_whose_scores_they_are(estimand, tmp_path):
     """Of the object and of the file of irtcat predict; tables without it say nothing."""

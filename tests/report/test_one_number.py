@@ -123,6 +123,7 @@ def ranking_on(page):
     return [columns[key]["v"][0] for key in ("score", "lower", "upper")], label
 
 
+@pytest.mark.slow
 def test_the_page_shows_that_number_everywhere(bank, calibration, run, tmp_path):
     with Store(run / "sessions.db", create=False) as store:
         session = store.resume("evaluation")
@@ -159,6 +160,7 @@ def test_the_page_shows_that_number_everywhere(bank, calibration, run, tmp_path)
     )
 
 
+@pytest.mark.slow
 def test_with_a_bank_alone(bank, new, tmp_path):
     """Without calibration responses every way reads the score off the bank's curves."""
     right = dict(zip(bank.item_ids.tolist(), new.to_numpy()[0], strict=True))

@@ -126,6 +126,7 @@ def board():
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_and_nothing_may_be(bank, predictions, board):
     html = report.build([bank, predictions, board], title="All")
     elements = Elements(html)
@@ -153,6 +154,7 @@ def test_the_policy_knows_script_and_style_by_hash(bank):
         assert f"{tag}-src 'sha256-{digest}'" in policy
 
 
+@pytest.mark.slow
 def test_user_text_is_never_markup(predictions):
     bank = ItemBank.from_parameters(b=[0.0, 1.0], item_ids=[EVIL, "b"])
     bank = replace(
@@ -265,6 +267,7 @@ def test_what_items_bring_along_keeps_its_names_and_changes_no_number():
     assert "Columns of the items that are omitted here: m4, m5, m6, m7, m8." in html
 
 
+@pytest.mark.slow
 def test_curves_are_called_what_they_are():
     steps = [[-1.0, 0.0, 1.5], [0.0, np.nan, np.nan]]
     thresholds = ItemBank.from_thresholds([1.0, 2.0], steps, model="gpcm")
@@ -290,6 +293,7 @@ def test_items_that_tell_nothing():
     assert figure["of"] == ["b", "a"]
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(bank, board):
     day = date(2026, 11, 3)
     html = report.build([bank, board], day=day)
@@ -325,6 +329,7 @@ def test_a_subset_is_marked_in_its_bank(bank):
     assert "Selected items: subset" in report.build([other, bank])
 
 
+@pytest.mark.slow
 def test_results_of_one_name_are_told_apart_and_the_same_is_shown_once(bank, tmp_path):
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
@@ -386,6 +391,7 @@ def test_curves_of_items_that_are_not_logistic(monkeypatch):
     np.testing.assert_allclose(told, expected, atol=0.006)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -425,6 +431,7 @@ def test_why_this_item(tmp_path):
     assert "anna (one)" in html
 
 
+@pytest.mark.slow
 def test_random_choices_are_told_as_such():
     bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
     config = Config(max_items=3, exposure="randomesque")

@@ -56,6 +56,7 @@ def log_likelihood(params):
     return total
 
 
+@pytest.mark.slow
 def test_times_alone_are_a_normal_model_with_a_common_component():
     params = parameters(alone())
     assert alone().log_likelihood == pytest.approx(log_likelihood(params), abs=1e-8)
@@ -104,6 +105,7 @@ def joint_integrals(model):
     return np.array(out).T
 
 
+@pytest.mark.slow
 def test_the_joint_fit_is_a_maximum_of_the_integral_over_both():
     log_mass, theta, speed, theta_sd, speed_sd = joint_integrals(joint())
     assert joint().log_likelihood == pytest.approx(log_mass.sum(), abs=1e-5)
@@ -163,6 +165,7 @@ def test_a_model_of_times_alone_says_nothing_of_ability():
         fit_times(pd.DataFrame({"subject": [1, 1], "item": [1, 1], "seconds": [2, 3]}))
 
 
+@pytest.mark.slow
 def test_sessions_keep_the_times_of_their_answers():
     session = Session.begin(BANK, Config(max_items=3))
     for seconds, value in ((2.5, 1), (4.0, None), (7.0, 0)):

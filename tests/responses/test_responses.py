@@ -152,6 +152,7 @@ def test_one_copy_of_large_integer_input():
     assert peak < X.nbytes + 30e6  # the copy, ids and blocks of four million cells
 
 
+@pytest.mark.slow
 @few
 @given(binary, st.randoms(use_true_random=False))
 def test_subset_keeps_values(X, random):
@@ -290,6 +291,7 @@ def test_repeated_rows_are_dropped():
     assert zeros.without_duplicate_subjects().n_subjects == 1
 
 
+@pytest.mark.slow
 @few
 @given(st.one_of(binary, fractions))
 def test_save_and_load(tmp_path_factory, X):

@@ -24,6 +24,7 @@ cubes = hnp.arrays(
 ).filter(lambda cube: (~np.isnan(cube)).sum(axis=2).max() > 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cubes)
 def test_values_and_trials_are_mean_and_count(tmp_path_factory, cube):

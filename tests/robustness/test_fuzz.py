@@ -43,6 +43,7 @@ def test_every_reader_on_two_thousand_mutants(harness):
     assert kinds == {"refused", "accepted"}  # neither is always the answer
 
 
+@pytest.mark.slow
 def test_planted_faults_are_found(harness, tmp_path):
     fuzz = harness("fuzz")
     limits = fuzz.Limits(seconds=0.5, megabytes=100)
@@ -128,6 +129,7 @@ def sound(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 def test_mutators(harness, sound, monkeypatch):
     """Each changes something of its kind of file, and the same under the same seed."""
     mutators = harness("mutators")

@@ -27,6 +27,7 @@ def test_rp50_of_a_2pl_item_is_its_difficulty():
     np.testing.assert_allclose(ordered_item_booklet(bank, 0.5).theta, [-0.5, 1.25], atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["graded", "gpcm", "pcm"])
 def test_every_step_of_items_with_categories(model):
     b = [[-1.0, 0.2, 1.0], [-0.5, 0.8, np.nan], [-0.4, 0.1, 2.0]]

@@ -34,6 +34,7 @@ def test_statistics_are_those_of_refits(calibrator, with_c):
         assert table.loc[calibrator.item_ids[item], "x2"] == pytest.approx(wanted, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_value_and_gradient_are_those_of_the_likelihood(calibrator):
     x = np.where(calibrator.responses.observed, calibrator.responses.values, -1)
     found = fit(calibrator.responses, "2pl", EM(precision="float64"), standard_errors="none")

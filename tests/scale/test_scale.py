@@ -69,6 +69,7 @@ def test_planted_faults_are_dropped_and_good_items_kept(found):
     assert reasons["bow"].startswith(("S-X2", "LD-X2", "communality"))
 
 
+@pytest.mark.slow
 def test_every_drop_is_a_row_and_in_its_round(found):
     own, table = found["one"], found.decisions
     assert list(table.columns) == scale.COLUMNS
@@ -84,6 +85,7 @@ def test_every_drop_is_a_row_and_in_its_round(found):
     assert own.n_rounds == dropped["round"].max() + 1
 
 
+@pytest.mark.slow
 def test_the_bank_is_the_plain_fit_of_what_is_left(found, responses):
     own = found["one"]
     plain = fit(responses.subset(items=own.retained), "2pl", EM(tolerance=1e-6))
@@ -98,6 +100,7 @@ def test_the_bank_is_the_plain_fit_of_what_is_left(found, responses):
     assert own.fit.p > 0.001
 
 
+@pytest.mark.slow
 def test_removed_items_are_told_on_the_final_scale(found, responses):
     items = found["one"].items
     assert items.loc["key", "a"] < 0
@@ -111,6 +114,7 @@ def test_removed_items_are_told_on_the_final_scale(found, responses):
     assert set(curves.loc[curves["status"] == "removed", "item"]) == set(FAULTS)
 
 
+@pytest.mark.slow
 def test_calibrator_is_the_plain_fit(responses):
     """The same log-likelihood and parameters whatever is idle and filled up."""
     data = responses.subset(items=list(range(14)))

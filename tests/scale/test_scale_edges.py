@@ -64,6 +64,7 @@ def test_names_that_collide_as_files(found, tmp_path):
         found.save(tmp_path / "report.md" / "deeper")
 
 
+@pytest.mark.slow
 def test_report_lists_excluded_items_and_requested_factors(found):
     text = found.report()
     assert "2 more items were left out of all scales" in text
@@ -81,6 +82,7 @@ def test_subjects_who_lack_a_part(found):
     assert found["a/b"].items["flag"].eq("").all()
 
 
+@pytest.mark.slow
 def test_idle_and_filling_items_with_gaps(responses):
     """They take nothing from and add nothing to the log-likelihood, also where answers lack."""
     data = responses.subset(items=[*range(8), 9])

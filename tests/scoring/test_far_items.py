@@ -64,6 +64,7 @@ def responses(bank, X):
     return Responses.from_array(X, item_ids=bank.item_ids)
 
 
+@pytest.mark.slow
 def test_eap_is_the_integral_or_flagged(bank, X, brute):
     ability = score(bank, responses(bank, X))
     good = ability.flag == ""
@@ -107,6 +108,7 @@ def ml_of(bank, row, low=-6.0, high=6.0):
     return 0.5 * (low + high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_ml_is_the_maximum_or_the_bound_on_its_side(bank, X, name):
     ability = score(bank, responses(bank, X), method="ml", precision=name)
@@ -137,6 +139,7 @@ def test_wle_goes_to_its_root_or_the_bound_on_its_side(bank, X):
     assert not np.isnan(ability.theta).any()
 
 
+@pytest.mark.slow
 def test_map_at_a_bound_is_flagged(bank, X):
     ability = score(bank, responses(bank, X), method="map")
     outside = np.abs(ability.theta) >= 6
@@ -173,7 +176,7 @@ def test_at_a_bound_the_se_is_infinite_and_the_interval_half_open(slope, upper):
     assert closed[0] == pytest.approx(half_open_end(bank, row, upper), abs=12 / 240 + 1e-9)
 
 
-@pytest.mark.slow_cases("map")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ml", "wle", "map"])
 def test_all_estimates_within_the_bounds_are_as_before(method):
     bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-2, 2, 12))
@@ -217,7 +220,7 @@ def items_of(name, n=4):
     return replace(model, **fields)
 
 
-@pytest.mark.slow_cases("2pl|4pl", "gpcm|3pl")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODEL_NAMES, "2pl+graded"])
 def test_slopes_do_not_cancel(name):
     """The likeliest outcome's slope keeps its sign and its size where 1 - P is below rounding."""
@@ -256,6 +259,7 @@ def test_every_model_ends_on_the_right_side(name):
             assert found.flag[0] == "at the upper bound"
 
 
+@pytest.mark.slow
 def test_steeper_than_any_grid():
     """A step of no width: EAP of the Normal cut off at .03."""
     bank = ItemBank.from_parameters(a=1e7, b=[0.03])
@@ -297,6 +301,7 @@ def test_adaptive_estimates_follow_the_exact_slope():
     assert np.isfinite(weighted.theta).all()
 
 
+@pytest.mark.slow
 def test_jeffreys_prior_is_low_where_nothing_informs():
     bank = ItemBank.from_parameters(a=300.0, b=[0.0, 0.0])
     config = Config(method="eap", prior="jeffreys")

@@ -39,6 +39,7 @@ def responses(bank, X):
     return Responses.from_array(X, item_ids=bank.item_ids)
 
 
+@pytest.mark.slow
 def test_eap_is_the_integral(bank, X, oracle):
     rows = [0, 1, 1000, 1001]
     ability = score(bank, responses(bank, X))
@@ -71,6 +72,7 @@ def test_posterior(bank, X, oracle):
         assert [ability.lower[row], ability.upper[row]] == pytest.approx(ends, abs=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ml", "map", pytest.param("wle", marks=pytest.mark.slow)])
 def test_point_estimates_are_global(bank, X, oracle, method):
     """On every pattern as likely as the best of a fine grid, however many maxima there are."""
@@ -104,6 +106,7 @@ def test_point_estimates_are_global(bank, X, oracle, method):
         assert np.isinf(ability.upper[ability.flag == "at the upper bound"]).all()
 
 
+@pytest.mark.slow
 def test_bounds_are_kept(bank, X):
     ability = score(bank, responses(bank, X[:50]), method="ml", theta_bounds=(-1.0, 0.5))
     assert ability.theta.min() == -1.0
@@ -124,6 +127,7 @@ def test_coverage():
         assert inside == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / 4000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_narrow_posteriors(name, oracle):
     """2,000 items: posteriors of SD .03 against 8,001 nodes."""
@@ -151,6 +155,7 @@ def test_extreme_subjects_of_a_long_test(oracle):
     assert np.isfinite(ability.se).all()
 
 
+@pytest.mark.slow
 def test_sum_score_table(oracle):
     """Against all 64 patterns of six items."""
     bank = ItemBank.from_parameters(
@@ -174,6 +179,7 @@ def test_sum_score_table(oracle):
         assert [row.lower, row.upper] == pytest.approx(ends, abs=0.01)
 
 
+@pytest.mark.slow
 def test_sum_score_with_gaps(bank, X):
     """A subject's table is that of the items it answered."""
     drawn = responses(bank, X[998:1003])
@@ -195,6 +201,7 @@ def test_sum_score_of_a_long_test_does_not_underflow():
     assert (np.diff(table.theta) >= 0).all()
 
 
+@pytest.mark.slow
 def test_rasch_sum_scores_are_sufficient():
     """With equal slopes the EAP of the pattern is the EAP of the sum score."""
     bank = ItemBank.from_parameters(a=1.3, b=np.linspace(-2, 2, N_ITEMS))
@@ -225,7 +232,7 @@ def test_percentile(bank, X):
     np.testing.assert_allclose(ability.percentile, 100 * ndtr((ability.theta - 0.5) / 1.5))
 
 
-@pytest.mark.slow_cases("wle")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_order_and_strangers_do_not_matter(bank, X, method):
     """Shuffled items, items not in the bank, other subjects: the same abilities."""
@@ -245,7 +252,7 @@ def test_order_and_strangers_do_not_matter(bank, X, method):
     )
 
 
-@pytest.mark.slow_cases("ml", "wle", "map")
+@pytest.mark.slow_cases("ml", "wle", "map", "eap")
 @pytest.mark.parametrize("method", METHODS)
 def test_precision(bank, X, method):
     few = responses(bank, X[:40])
@@ -291,6 +298,7 @@ def test_bad_responses_are_refused(bank):
         plausible_values(bank, Responses.from_array([[0, 1]]), n=0)
 
 
+@pytest.mark.slow
 def test_the_bank_is_an_argument_of_compiled_functions(X):
     """A new bank of the same size compiles nothing."""
     from irtcat.scoring.posteriors import _posterior

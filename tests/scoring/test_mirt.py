@@ -26,7 +26,13 @@ def close(ours, theirs):
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.slow_cases(".*lsat6-(rasch|1pl|2pl)", "(eap|map)-lsat7-(rasch|1pl)")
+@pytest.mark.slow_cases(
+    ".*lsat6-(rasch|1pl|2pl)",
+    "(eap|map)-lsat7-(rasch|1pl)",
+    "eap-lsat6-3pl",
+    "map-lsat6-3pl",
+    "map-lsat7-2pl",
+)
 @lsat
 @pytest.mark.parametrize("method", ["eap", "map"])
 def test_posterior_estimates(case, method):
@@ -59,7 +65,7 @@ def test_maximum_likelihood(case, oracle):
     assert local in ([], ["10000"])
 
 
-@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)", "lsat7-1pl")
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)", "lsat7-1pl", "lsat7-2pl")
 @lsat
 def test_warm(case, model):
     bank, patterns, theirs = case
@@ -68,7 +74,7 @@ def test_warm(case, model):
     close(score(bank, patterns, method="wle").theta, np.array(theirs["wle"])[:, 0])
 
 
-@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)")
+@pytest.mark.slow_cases("lsat6-(rasch|1pl|2pl)", "lsat6-3pl", "lsat7-rasch")
 @lsat
 def test_sum_score(case):
     bank, patterns, theirs = case

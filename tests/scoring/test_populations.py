@@ -35,7 +35,7 @@ POPULATIONS = {
 }
 
 
-@pytest.mark.slow_cases("spiky|mixture")
+@pytest.mark.slow_cases("spiky|mixture", "skewed")
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_map_is_the_highest_of_brute_force(name):
     bank = ItemBank.from_parameters(a=A, b=B, populations=POPULATIONS[name])

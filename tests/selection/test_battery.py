@@ -54,6 +54,7 @@ def check(subset, k: int) -> None:
     assert ((known > 0) & (known <= 1 + 1e-12)).all()
 
 
+@pytest.mark.slow_cases("fisher", "information")
 @every
 def test_distinct_items_and_the_same_for_a_seed(strategy):
     subset = chosen(strategy, seed=3)
@@ -165,6 +166,7 @@ def test_degenerate_data_never_give_nan(strategy, name):
             chosen(strategy, n_items=N, data=data)
 
 
+@pytest.mark.slow_cases("d-optimal-one subject")
 @pytest.mark.parametrize("name", ["constant", "twins", "holes", "one subject"])
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - WITHOUT_BANK))
 def test_strategies_of_a_bank_take_degenerate_data(strategy, name):

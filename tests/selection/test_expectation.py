@@ -158,6 +158,7 @@ def test_inclusion_follows_the_expected_spread_of_the_answers(calibration):
         assert subset.probabilities == pytest.approx(30 * sd[at] / sd.sum(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_weighted_mean_is_unbiased_for_any_subject(calibration):
     answers = np.random.default_rng(3).random(N_ITEMS)  # unlike anything calibrated
     means = []
@@ -169,6 +170,7 @@ def test_the_weighted_mean_is_unbiased_for_any_subject(calibration):
     assert abs(np.mean(means) - answers.mean()) < 4 * error
 
 
+@pytest.mark.slow
 def test_costs_lower_the_probability_and_bound_the_sum(calibration):
     costs = np.where(np.arange(N_ITEMS) % 2, 4.0, 1.0)
     chosen = np.zeros(N_ITEMS)
@@ -182,6 +184,7 @@ def test_costs_lower_the_probability_and_bound_the_sum(calibration):
     assert 1.5 < chosen[costs == 1].sum() / chosen[costs == 4].sum() < 2.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expect", "low", "high"), [("stronger", 0.9, 2.4), ("weaker", -3.5, -1.8)]
 )
@@ -226,6 +229,7 @@ def test_similar_takes_the_free_choice_unless_subjects_are_fewer_than_items(cali
     assert strategy(100) == "balanced"
 
 
+@pytest.mark.slow
 def test_predict_uses_what_the_subset_was_chosen_for(bank, calibration):
     new, _ = simulated(bank, [1.5], 3)
     subset = select(None, 20, calibration=calibration, expect="stronger")
@@ -241,6 +245,7 @@ def test_predict_uses_what_the_subset_was_chosen_for(bank, calibration):
     assert mean == predict(calibration, subset, new, estimator="weighted", expect="weaker").score
 
 
+@pytest.mark.slow
 def test_answers_that_contradict_the_expectation_are_flagged(bank, calibration):
     new, _ = simulated(bank, [-3.0, 2.0], 4)
     for expect, expected in (("stronger", [True, False]), ("weaker", [False, True])):
@@ -278,6 +283,7 @@ def test_subsets_in_files_keep_the_expectation(tmp_path, calibration):
         read_subset(tmp_path / "wrong.csv")
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_session_keep_it(bank, calibration):
     plain, known = Config(max_items=20), Config(max_items=20, expect="stronger")
     assert Config.from_json(known.to_json()) == known

@@ -51,6 +51,7 @@ def test_score_optimal_is_gaussian_conditioning(seed):
     check_greedy(sigma, select(None, 6, strategy="score-optimal", calibration=data), data.item_ids)
 
 
+@pytest.mark.slow
 def test_score_optimal_with_many_items_and_ties_over_blocks():
     _, data = simulated(n=50, items=60, seed=5)
     sigma = shrunk(np.cov(data.to_numpy().T, bias=True))

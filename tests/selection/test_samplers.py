@@ -50,14 +50,7 @@ def draws(strategy, options):
     return counts, said
 
 
-@pytest.mark.slow_cases(
-    "random-(allowed|quotas|costs)",
-    "stratified(-group)?-(plain|allowed|(exact )?quotas|costs)",
-    "(robust|neyman)-(allowed|(exact )?quotas|costs)",
-    "(random|stratified|robust).*-costs and quotas",
-    "neyman-plain",
-    "stratified-both-costs",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     "strategy", ["random", "stratified", "stratified-group", "stratified-both", "robust", "neyman"]
@@ -73,6 +66,7 @@ def test_inclusion_probabilities_are_right(strategy, case):
         np.testing.assert_array_equal(frame, allowed)  # nobody is left out
 
 
+@pytest.mark.slow
 def test_weighted_mean_of_robust_has_no_bias():
     """Whatever a new model is like: here one that is right where the others are wrong."""
     x = dict(zip(DATA.item_ids, (np.arange(N) < 5).astype(float), strict=True))

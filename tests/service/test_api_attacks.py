@@ -71,6 +71,7 @@ OPEN = {"/api/v1/tokens", "/oauth/token"}
 """Where one asks for credentials."""
 
 
+@pytest.mark.slow
 def test_a_token_of_one_kind_opens_nothing_of_another(app, http, service):
     staff_cookie = service_cookie(service, "staff")
     headers = {
@@ -120,6 +121,7 @@ ANY = {
 }
 
 
+@pytest.mark.slow
 def test_no_role_does_more_than_it_may(app, http, service):
     """Every operation of staff is refused to accounts whose roles do not hold its permission."""
     from irtcat.service.accounts.accounts import PERMISSIONS, ROLES
@@ -149,6 +151,7 @@ def test_no_role_does_more_than_it_may(app, http, service):
             assert reply.status_code == 403, (role, method, path)
 
 
+@pytest.mark.slow
 def test_auditors_change_nothing(app, http, service):
     headers = staff(service, "auditor")
     before = len(audit_entries(service))
@@ -161,6 +164,7 @@ def test_auditors_change_nothing(app, http, service):
     assert len(audit_entries(service)) == before
 
 
+@pytest.mark.slow
 def test_ids_of_others(http, service):
     """Another taker's attempt id with one's own secret opens nothing."""
     first, second = taker(service), taker(service)
@@ -172,6 +176,7 @@ def test_ids_of_others(http, service):
     assert http.get("/api/v1/take/current", headers=unknown).status_code == 401
 
 
+@pytest.mark.slow
 def test_large_bodies(http, service):
     headers = {**staff(service, "admin"), "Content-Type": "application/json"}
     body = b'{"name": "' + b"x" * MOST_BODY + b'"}'
@@ -191,6 +196,7 @@ def test_large_bodies(http, service):
     assert reply.status_code == 422
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "multipart/form-data", ""])
 def test_wrong_content_types(http, service, kind):
     headers = {**staff(service, "admin"), "Content-Type": kind}
@@ -200,6 +206,7 @@ def test_wrong_content_types(http, service, kind):
     assert reply.status_code == 415
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -229,6 +236,7 @@ def test_bodies_that_are_no_json(http, service, body):
     assert reply.json()["imsx_codeMajor"] == "failure"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_are_only_texts(http, service, text):
     headers = staff(service, "admin")
@@ -256,6 +264,7 @@ def test_hostile_texts_are_only_texts(http, service, text):
         assert "attempts" in service.database.tables()
 
 
+@pytest.mark.slow
 def test_errors_name_no_internals(http, service):
     headers = staff(service, "admin")
     for path in ("/api/v1/tests/x", "/api/v1/nothing", "/api/v1/banks/x", "/ims/cat/v1p0/x"):
@@ -280,6 +289,7 @@ def test_headers_of_every_response(app, http, service):
     assert "access-control-allow-origin" not in reply.headers
 
 
+@pytest.mark.slow
 def test_no_error_when_the_database_is_gone(http, service, monkeypatch):
     from irtcat.cat import StoreError
 

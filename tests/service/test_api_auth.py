@@ -39,6 +39,7 @@ def bearer(http, name="ada"):
     return {"Authorization": f"Bearer {reply.json()['token']}"}
 
 
+@pytest.mark.slow
 def test_tokens_of_programs(http, clock):
     headers = bearer(http)
     assert http.get("/api/v1/me", headers=headers).json() == {"name": "ada", "roles": ["proctor"]}
@@ -49,6 +50,7 @@ def test_tokens_of_programs(http, clock):
     assert http.get("/api/v1/me", headers=headers).status_code == 401
 
 
+@pytest.mark.slow_cases("sqlite-headers0", "sqlite-headers1", "sqlite-headers2")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -150,6 +152,7 @@ def ask(http, data, **options):
 GRANT = {"grant_type": "client_credentials"}
 
 
+@pytest.mark.slow
 def test_access_tokens(http, service, client):
     name, secret = client
     basic = base64.b64encode(f"{name}:{secret}".encode()).decode()
@@ -170,6 +173,7 @@ def test_access_tokens(http, service, client):
         narrow.require("session")
 
 
+@pytest.mark.slow
 def test_tokens_end(http, service, client, monkeypatch):
     name, secret = client
     reply = ask(http, {**GRANT, "client_id": name, "client_secret": secret})
@@ -189,6 +193,7 @@ def test_tokens_end(http, service, client, monkeypatch):
     assert secret not in clients.client_table(service).to_string()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "status", "error"),
     [
@@ -317,6 +322,7 @@ def test_sign_in_by_openid_connect(browser, identities):
     assert "irtcat_oidc" not in browser.cookies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -358,6 +364,7 @@ def test_a_closed_account_does_not_sign_in(browser, identities, service):
     assert sign_in(browser, identities).status_code == 401
 
 
+@pytest.mark.slow
 def test_without_a_provider(http):
     assert http.get("/auth/oidc/login").status_code == 404
 

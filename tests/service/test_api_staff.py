@@ -155,6 +155,16 @@ def test_a_zip_of_a_folder_of_items(admin):
         assert admin("POST", "uploads/items", content=zipped(files), headers=ZIP)["items"] == 2
 
 
+@pytest.mark.slow_cases(
+    "sqlite-cut",
+    "sqlite-empty",
+    "sqlite-parent",
+    "sqlite-absolute",
+    "sqlite-file-and-folder",
+    "sqlite-csv",
+    "sqlite-binary",
+    "sqlite-no-type",
+)
 @pytest.mark.parametrize(
     ("data", "headers", "status"),
     [
@@ -268,6 +278,7 @@ def test_a_table_of_tickets(staff, service, published):
         proctor("POST", f"uploads/tickets?test={published}", content=wrong, headers=csv, status=422)
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_tickets_stores_nothing(staff, service, published):
     proctor = staff("proctor")
     csv = {"Content-Type": "text/csv"}
@@ -309,6 +320,7 @@ def test_a_dry_run_of_tickets_stores_nothing(staff, service, published):
     assert len(people.people_table(service)) == 3
 
 
+@pytest.mark.slow
 def test_a_known_person_keeps_the_name(staff, service):
     proctor = staff("proctor")
     given = {"name": "Ada", "email": "ada@example.org", "external": "s-1"}
@@ -321,6 +333,7 @@ def test_a_known_person_keeps_the_name(staff, service):
     assert len(people.people_table(service)) == 1
 
 
+@pytest.mark.slow
 def test_conducting(staff, service, published):
     proctor = staff("proctor")
     ticket = people.issue_ticket(service, published, actor="test")
@@ -443,6 +456,7 @@ def test_qti_results(staff, service, published):
     reader("GET", "attempts/a_x/result.xml", status=404)
 
 
+@pytest.mark.slow
 def test_no_responses_to_export(staff, published):
     staff("auditor")("GET", f"tests/{published}/responses.npz", status=409)
 
@@ -572,6 +586,7 @@ def test_ratings(staff, service, essays):
     one("POST", "attempts/a_x/ratings", {"item": "e1", "score": 1}, status=404)
 
 
+@pytest.mark.slow
 def test_a_score_report_waits_for_ratings(service, essays):
     ticket = people.issue_ticket(service, essays, actor="test")
     started = taking.begin(service, ticket.token)

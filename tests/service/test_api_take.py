@@ -95,6 +95,7 @@ def to_fixed(browser):
     assert browser.view["section"]["kind"] == "fixed"
 
 
+@pytest.mark.slow
 def test_a_whole_test(browser):
     assert browser.view["page"] == "instructions"
     assert browser.view["text"] == "<p>Read <em>well</em>.</p>"
@@ -114,6 +115,7 @@ def test_a_whole_test(browser):
     assert browser.http.get(f"{TAKE}/current").json() == browser.view
 
 
+@pytest.mark.slow
 def test_the_cookie(app, ticket):
     reply = TestClient(app, base_url="https://testserver").post(f"{TAKE}/{ticket}")
     cookie = reply.headers["set-cookie"]
@@ -123,6 +125,7 @@ def test_the_cookie(app, ticket):
     assert cookie.split("=")[1].split(";")[0] not in reply.text
 
 
+@pytest.mark.slow
 def test_a_program(app, ticket, service):
     http = TestClient(app, base_url="https://testserver")
     reply = http.post(f"{TAKE}/{ticket}", json={"credential": "bearer"})
@@ -138,6 +141,7 @@ def test_a_program(app, ticket, service):
         assert http.get(f"{TAKE}/current", headers=headers).status_code == 401
 
 
+@pytest.mark.slow
 def test_forged_requests_are_refused(app, browser, service, published):
     browser.csrf, token = "", browser.csrf
     for forged in ("", "x", token[:-1], token.upper()):
@@ -156,6 +160,7 @@ def test_forged_requests_are_refused(app, browser, service, published):
     assert browser.http.post(f"{TAKE}/{new}").status_code == 200
 
 
+@pytest.mark.slow
 def test_answers_need_an_id(browser):
     to_adaptive(browser)
     body = {"number": browser.view["item"]["number"], "response": "c1"}
@@ -168,6 +173,7 @@ def test_answers_need_an_id(browser):
         browser.post("answers", body, status=422, key=bad)
 
 
+@pytest.mark.slow
 def test_repeats_and_conflicts(browser, service):
     to_adaptive(browser)
     before = browser.view
@@ -178,6 +184,7 @@ def test_repeats_and_conflicts(browser, service):
     assert browser.answer(right=False, key="a2", status=409)["title"] == "Conflict"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -209,11 +216,13 @@ def test_go_flag_and_finish_out_of_place(browser):
     browser.post("resume", status=409)
 
 
+@pytest.mark.slow
 def test_finish_is_of_the_last_section(browser):
     problem = browser.post("finish", status=409)
     assert problem["detail"] == "There are sections after this one."
 
 
+@pytest.mark.slow
 def test_a_pause(app, service, published):
     browser = Browser(app)
     ticket = people.issue_ticket(service, published, actor="test", accommodations=["pause"])
@@ -223,6 +232,7 @@ def test_a_pause(app, service, published):
     assert browser.post("resume")["page"] == "item"
 
 
+@pytest.mark.slow
 def test_the_heartbeat_writes_nothing(browser, service, clock):
     to_adaptive(browser)
     attempt = attempt_in(browser)
@@ -238,6 +248,7 @@ def test_the_heartbeat_writes_nothing(browser, service, clock):
     assert browser.post("heartbeat")["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_the_heartbeat_sees_what_others_did(browser, service, clock, database):
     """Staff add time in another process; the cached attempt reads the new events only."""
     to_adaptive(browser)
@@ -260,6 +271,7 @@ def test_another_device_and_release(app, browser, ticket, service):
     second.post("proceed")
 
 
+@pytest.mark.slow
 def test_a_lost_reply_to_the_begin(app, service, published):
     ticket = people.issue_ticket(service, published, actor="test").token
     http = TestClient(app, base_url="https://testserver")
@@ -312,6 +324,7 @@ def test_two_tests_in_one_browser(app, browser, service, published):
     assert other.http.get(f"{TAKE}/current").status_code == 200
 
 
+@pytest.mark.slow
 def test_leave(browser):
     headers = {"X-CSRF-Token": browser.csrf}
     reply = browser.http.post(f"{TAKE}/leave", headers=headers)
@@ -347,6 +360,7 @@ def test_media(browser, picture, clock, monkeypatch):
     assert (odd.status_code, odd.content) == (200, picture.data)
 
 
+@pytest.mark.slow
 def test_addresses_of_media_are_signed_for_one_file_and_some_hours(browser, picture, monkeypatch):
     address = to_picture(browser)
     _, _, signature, name = address.split("/")
@@ -389,6 +403,7 @@ def names_in(value):
     return set().union(*map(names_in, value), set()) if isinstance(value, list) else set()
 
 
+@pytest.mark.slow
 def test_a_field_that_the_domain_adds_does_not_leak(browser, monkeypatch):
     """The models list what leaves the service, whatever the view holds one day."""
     from irtcat.service.attempts import taking
@@ -416,6 +431,7 @@ def test_a_field_that_the_domain_adds_does_not_leak(browser, monkeypatch):
         assert '"q' not in text
 
 
+@pytest.mark.slow
 def test_the_document_describes_every_operation(app):
     document = TestClient(app).get("/api/openapi.json").json()
     assert document["openapi"].startswith("3.1")
@@ -437,6 +453,7 @@ def test_the_document_describes_every_operation(app):
     assert "HTTPValidationError" not in text
 
 
+@pytest.mark.slow
 def test_responses_are_whole_on_both_sides_of_a_restart(app, browser, service, clock, database):
     to_adaptive(browser)
     other = Browser(create_app(open_service(database, clock=clock)))

@@ -58,6 +58,7 @@ def test_a_service_in_use_imports_no_part_that_it_does_not_need(tmp_path):
     assert [name for name in modules if name.startswith(PARTS)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

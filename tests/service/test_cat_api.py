@@ -118,6 +118,7 @@ def outcomes(reply):
     return {v["identifier"]: v["value"][0]["value"] for v in variables}
 
 
+@pytest.mark.slow
 def test_a_whole_session_by_a_client_written_from_the_specification(client, document):
     section = client.section(document, qtiUsagedata=encoded("x"))
     assert NCNAME.fullmatch(section)
@@ -167,6 +168,7 @@ def test_the_section_of_a_published_test(client, service):
     client("POST", "/sections", {"sectionConfiguration": encoded({"test": "x"})}, status=404)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -204,6 +206,7 @@ def test_configurations_that_cannot_be_used(client, document):
     client("POST", "/sections", {"sectionConfiguration": unknown}, status=404)
 
 
+@pytest.mark.slow
 def test_base64_of_all_forms(client, document):
     text = encoded(document)
     plus = base64.urlsafe_b64encode(
@@ -213,6 +216,7 @@ def test_base64_of_all_forms(client, document):
         client("POST", "/sections", {"sectionConfiguration": form})
 
 
+@pytest.mark.slow
 def test_repeats_change_nothing(client, session):
     path, made = session
     item = made["nextItems"]["itemIdentifiers"][0]
@@ -271,6 +275,7 @@ def test_items_and_scores_that_are_refused(client, session):
     assert outcomes(same) == {"N_ITEMS": "0"}
 
 
+@pytest.mark.slow
 def test_of_several_results_of_an_item_the_latest_counts(client, session):
     path, made = session
     item = made["nextItems"]["itemIdentifiers"][0]
@@ -311,6 +316,7 @@ def test_the_dialect_of_tao(client, document):
             assert set(value) == {"baseType", "value"}
 
 
+@pytest.mark.slow
 def test_prior_data(client, document):
     section = client.section(document)
     path = f"/sections/{section}/sessions"
@@ -327,6 +333,7 @@ def test_prior_data(client, document):
         begin(wrong, status=422)
 
 
+@pytest.mark.slow
 def test_batches(client, document):
     """A configuration that asks several items at once: stageLength."""
     section = client.section({**document, "config": {"max_items": 6, "batch": 3}})
@@ -349,6 +356,7 @@ def test_batches(client, document):
     assert outcomes(two)["N_ITEMS"] == "3"
 
 
+@pytest.mark.slow
 def test_several_categories(client, service):
     graded = ItemBank.from_thresholds(1.3, [[-1.0, 0.0, 1.0]] * 6, "graded")
     section = client.section({"bank": service.store.add_bank(graded), "config": {"max_items": 2}})
@@ -363,6 +371,7 @@ def test_several_categories(client, service):
     client("POST", path, results(None, item_result(following, 4)), status=422)
 
 
+@pytest.mark.slow
 def test_several_abilities(client, service):
     slopes = np.array([[1.2, 0.2], [0.1, 1.1], [1.0, 1.0], [0.9, 0.3]])
     two = ItemBank.from_slopes(slopes, np.zeros(4))
@@ -395,6 +404,7 @@ def test_a_deleted_section_ends_its_sessions(client, session):
     client("POST", f"{path}/results", results(made["sessionState"]), status=404)
 
 
+@pytest.mark.slow
 def test_scopes(app, document):
     narrow = CatClient(app, scope=next(s for s in clients.SCOPES if s.endswith("section")))
     section = narrow.section(document)
@@ -405,6 +415,7 @@ def test_scopes(app, document):
     narrow("GET", f"/sections/{section}", status=401)
 
 
+@pytest.mark.slow
 def test_personal_data_are_not_stored(client, service, document):
     section = client.section(document)
     sent = {

@@ -30,6 +30,7 @@ def plain(session):
     return events, session.estimate()
 
 
+@pytest.mark.slow
 def test_sessions_are_those_of_memory(database):
     store = Store(database)
     expected = finish(Session.begin(BANK, CONFIG, seed=3))
@@ -87,6 +88,7 @@ def test_what_fails_within_a_transaction_leaves_nothing(database):
     store.check()
 
 
+@pytest.mark.slow
 def test_exposure_is_counted_and_used(database):
     config = Config(max_items=6, exposure=part("eligibility", rate=0.5))
     store = Store(database)
@@ -113,6 +115,7 @@ def test_a_changed_event_is_found(database):
         Store(database).resume("a")
 
 
+@pytest.mark.slow
 def test_threads_answer_their_sessions_at_once(database):
     """Eight threads, each with sessions of its own: no answer is lost, exposure adds up."""
     store = Store(database)

@@ -80,6 +80,7 @@ def test_a_published_test_reaches_audit_and_webhooks(service, published):
     assert counts(service, "deliveries") == [1]
 
 
+@pytest.mark.slow
 def test_an_attempt_publishes_the_kinds_of_its_events(service, published):
     test = publish(service)
     taker = Taker(service, ticket(service, test).token)
@@ -97,6 +98,7 @@ def test_an_attempt_publishes_the_kinds_of_its_events(service, published):
     assert (act.actor, act.action) == ("account:ada", "attempt voided")
 
 
+@pytest.mark.slow
 def test_where_a_subscriber_fails_nothing_is_stored(service, published):
     test = publish(service)
     taker = Taker(service, ticket(service, test).token)

@@ -162,6 +162,7 @@ def test_forms_that_no_page_makes(browser):
         assert browser.response.status_code in (303, 409, 422)
 
 
+@pytest.mark.slow
 def test_the_api(site):
     """A program gets and gives the same, in the taker's names."""
     started = taking.begin(site.service, site.ticket(), "program")
@@ -190,6 +191,7 @@ def test_staff_see_content_key_and_preview(site):
     assert "keyA rises, keyB sets" in author.page(f"{path}?id=secret-02").text_content()
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_told_to_staff(site, tmp_path):
     """On the page of the test, and in the reply to an upload."""
     items = content()

@@ -30,6 +30,7 @@ def publish(service, items, language):
     return library.publish(service, test, helpers.bank(), items, actor="test", n_simulated=20)[0]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_language_of_the_test(tmp_path, service):
     items = folder(tmp_path / "items", "1,500")
     assert items["q0"].language == ""
@@ -42,6 +43,7 @@ def test_numbers_are_those_of_the_language_of_the_test(tmp_path, service):
         publish(service, items, "en")
 
 
+@pytest.mark.slow
 def test_an_item_keeps_its_own_language(tmp_path, service):
     items = folder(tmp_path / "items", "1.500", 'language = "en"\n')
     test = library.published_test(service, publish(service, items, "de"))
@@ -49,6 +51,7 @@ def test_an_item_keeps_its_own_language(tmp_path, service):
     assert test.coded("q0", "1.500")[1] == 1
 
 
+@pytest.mark.slow
 def test_the_item_set_is_stored_as_it_was_published(tmp_path, service):
     """An upload knows no test: its set stays, and the test has another with the language."""
     items = folder(tmp_path / "items", "15")

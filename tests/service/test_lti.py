@@ -130,6 +130,7 @@ def take(service, person, right=2):
 # Login and launch
 
 
+@pytest.mark.slow
 def test_login_goes_to_the_platform(person):
     sent = person.login()
     assert sent["client_id"] == CLIENT
@@ -164,6 +165,7 @@ def test_logins_that_are_refused(person, service):
     assert not service.rows(tables.lti_launches.select())
 
 
+@pytest.mark.slow
 def test_an_issuer_with_two_clients_needs_the_client_id(person, service):
     register(service, client_id="client-2")
     fields = {"iss": ISSUER, "login_hint": "x"}
@@ -171,6 +173,7 @@ def test_an_issuer_with_two_clients_needs_the_client_id(person, service):
     assert person.login()["client_id"] == CLIENT
 
 
+@pytest.mark.slow
 def test_learner_takes_the_test_and_the_grade_goes_back(person, service, published, lms, app):
     page = person.launch(published)
     assert page.status_code == 200
@@ -281,6 +284,7 @@ def test_instructor_sees_a_summary(browser, service, published):
     assert len(attempts(service)) == 1
 
 
+@pytest.mark.slow
 def test_people_without_a_role_in_the_course_are_refused(person, published, service):
     institution = "http://purl.imsglobal.org/vocab/lis/v2/institution/person#Instructor"
     for roles in ([], None, [f"{ROLE}Mentor"], [institution], "Learner", [{"role": "Learner"}]):
@@ -288,6 +292,7 @@ def test_people_without_a_role_in_the_course_are_refused(person, published, serv
     assert not attempts(service)
 
 
+@pytest.mark.slow
 def test_accommodations_come_from_the_custom_parameters(person, service, published):
     custom = {"accommodations": "extra_time_50, pause", "other": "$User.id"}
     person.start(person.launch(published, custom))
@@ -296,6 +301,7 @@ def test_accommodations_come_from_the_custom_parameters(person, service, publish
     assert head["accommodations"] == ["extra_time_50", "pause"]
 
 
+@pytest.mark.slow
 def test_accommodations_that_the_test_does_not_allow(person, service, published):
     page = person.launch(published, {"accommodations": "untimed"})
     response = person.start(page)
@@ -304,6 +310,7 @@ def test_accommodations_that_the_test_does_not_allow(person, service, published)
     assert not attempts(service)
 
 
+@pytest.mark.slow
 def test_links_without_a_test(person):
     for test in (None, "test_unknown", "$Canvas.x"):
         assert person.launch(test).status_code == 403, test
@@ -329,6 +336,7 @@ def test_a_closed_test_takes_no_new_attempts(person, service, published):
 # Messages that are not accepted
 
 
+@pytest.mark.slow
 def test_a_message_is_accepted_once(person, service, published, lms):
     sent = person.login()
     token = lms.signed(lms.claims(sent["nonce"], custom={"test": published}))
@@ -373,6 +381,7 @@ WRONG_CLAIMS = [
 ]
 
 
+@pytest.mark.slow
 def test_messages_with_wrong_claims(person, service, published):
     for changes, reason in WRONG_CLAIMS:
         response = person.launch(published, **changes)
@@ -381,6 +390,7 @@ def test_messages_with_wrong_claims(person, service, published):
     assert not service.rows(tables.lti_launches.select())
 
 
+@pytest.mark.slow
 def test_several_audiences_with_the_authorized_party(person, published):
     assert person.launch(published, aud=[CLIENT, "another"], azp=CLIENT).status_code == 200
 
@@ -395,6 +405,7 @@ def unsigned(claims, **header):
     return ".".join(encoded(json.dumps(part).encode()) for part in parts)
 
 
+@pytest.mark.slow
 def test_messages_with_wrong_signatures(person, published, lms):
     foreign = new_key()  # with the name of the platform's key
     public = lms.key.as_pem(private=False)
@@ -438,6 +449,7 @@ def test_messages_with_wrong_signatures(person, published, lms):
     assert {request for request in lms.requests} == {"GET /keys"}
 
 
+@pytest.mark.slow
 def test_a_symmetric_key_among_the_public_ones_is_not_used(person, published, lms):
     shared = OctKey.import_key("a-shared-key-that-everybody-knows", {"kid": "shared"})
     lms.published = [shared, lms.key]
@@ -448,6 +460,7 @@ def test_a_symmetric_key_among_the_public_ones_is_not_used(person, published, lm
     assert person.launch(published).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_platform_changes_its_key(person, published, lms, clock):
     assert person.launch(published).status_code == 200
     lms.key = new_key("key-2")
@@ -466,6 +479,7 @@ def test_the_platform_is_away(person, published, lms):
     assert "public keys" in response.text
 
 
+@pytest.mark.slow
 def test_another_browser_cannot_use_a_launch(browser, published, service):
     person, other = browser(), browser()
     page = person.launch(published)
@@ -480,6 +494,7 @@ def test_another_browser_cannot_use_a_launch(browser, published, service):
     assert not attempts(service)
 
 
+@pytest.mark.slow
 def test_logins_and_launches_end(person, service, published, lms, clock):
     sent = person.login()
     clock.move(601)
@@ -492,6 +507,7 @@ def test_logins_and_launches_end(person, service, published, lms, clock):
     assert len(service.rows(tables.lti_launches.select())) == 1  # old ones are deleted
 
 
+@pytest.mark.slow
 def test_the_button_needs_the_token_of_the_form(person, published, service):
     person.launch(published)
     assert person.client.post(person.page, data={}).status_code == 403
@@ -499,6 +515,7 @@ def test_the_button_needs_the_token_of_the_form(person, published, service):
     assert not attempts(service)
 
 
+@pytest.mark.slow
 def test_errors_of_the_platform_and_links_outside(person):
     response = person.client.post("/lti/launch", data={"error": "login_<b>required", "state": "x"})
     assert response.status_code == 403
@@ -555,6 +572,7 @@ def test_an_instructor_chooses_a_test(person, service, published, lms):
     assert 'name="JWT"' not in choosing(person).text
 
 
+@pytest.mark.slow
 def test_choices_that_are_refused(person, published):
     assert choosing(person, deep_link_return_url="http://lms.example/return").status_code == 403
     assert choosing(person, deep_link_return_url="javascript:alert(1)").status_code == 403
@@ -612,6 +630,7 @@ def test_a_grade_fails_in_the_end_and_can_be_sent_again(
     assert send_due(app.state.lti) == 1
 
 
+@pytest.mark.slow
 def test_a_refused_grade_is_not_repeated(person, service, published, lms, app):
     finished(service, person, published)
     lms.answers = [422]
@@ -632,6 +651,7 @@ def test_an_access_token_that_ended_is_replaced(person, service, published, lms,
     assert [score["userId"] for score in lms.scores] == ["user-1", "user-2"]
 
 
+@pytest.mark.slow
 def test_two_processes_send_a_grade_once(person, service, published, lms, app):
     finished(service, person, published)
     inner = []
@@ -692,6 +712,7 @@ def test_an_attempt_that_is_reopened_has_no_grade_until_its_end(
     assert "scoreGiven" not in lms.scores[-1]
 
 
+@pytest.mark.slow
 def test_people_have_to_score_first(person, service, published, lms, app, clock, monkeypatch):
     attempt = finished(service, person, published)
     name = next(iter(attempt_of(service, attempt).progress.answers))
@@ -710,6 +731,7 @@ def test_people_have_to_score_first(person, service, published, lms, app, clock,
     assert lms.scores[-1]["timestamp"] > lms.scores[0]["timestamp"]
 
 
+@pytest.mark.slow
 def test_an_erased_person_is_not_sent(person, service, published, lms, app):
     attempt = finished(service, person, published)
     people.erase(service, attempt_of(service, attempt).head["person"], actor="test")
@@ -786,6 +808,7 @@ def test_grades_are_sent_while_the_application_runs(person, service, published, 
 # Platforms and keys
 
 
+@pytest.mark.slow
 def test_public_keys_hold_nothing_secret(person, service, app):
     [key] = person.client.get("/lti/jwks").json()["keys"]
     assert set(key) <= {"kty", "n", "e", "kid", "use", "alg"}
@@ -839,6 +862,7 @@ def test_private_addresses_of_platforms(service, host):
     )
 
 
+@pytest.mark.slow
 def test_platforms_are_listed_changed_and_removed(service, platform, published, person):
     with pytest.raises(ConflictError):
         register(service)
@@ -870,6 +894,7 @@ def test_platforms_are_listed_changed_and_removed(service, platform, published, 
 # Embedding
 
 
+@pytest.mark.slow
 def test_no_page_is_embedded_by_default(person, published):
     page = person.launch(published)
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]

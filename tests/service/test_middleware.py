@@ -37,6 +37,7 @@ def n_requests(status):
     return REGISTRY.get_sample_value("irtcat_requests_total", labels) or 0
 
 
+@pytest.mark.slow
 def test_what_the_rate_limits_refuse_is_observed_and_has_the_headers_of_all_responses(
     service, caplog
 ):
@@ -50,6 +51,7 @@ def test_what_the_rate_limits_refuse_is_observed_and_has_the_headers_of_all_resp
     assert (line.method, line.route, line.request) == ("POST", "(unknown)", "")
 
 
+@pytest.mark.slow
 def test_an_application_without_them_neither_limits_nor_observes(service, caplog):
     with caplog.at_level(logging.INFO, logger="irtcat.access"):
         response = refused(service)

@@ -56,6 +56,7 @@ def run_json(*words):
     return json.loads(run_ok(*words, "--json"))
 
 
+@pytest.mark.slow
 def test_init_makes_an_administrator_once(address, small):
     document = run_json("service", "init", address, "--example")
     assert document["published"]
@@ -67,6 +68,7 @@ def test_init_makes_an_administrator_once(address, small):
     assert "unchanged" in run_ok("service", "init", address)
 
 
+@pytest.mark.slow
 def test_tickets_open_the_test(address, small):
     test = run_json("service", "init", address, "--example")["test"]
     out = run_json("service", "ticket", address, "-n", 3, "--url", "https://tests.example.org/")
@@ -96,6 +98,7 @@ def test_tickets_open_the_test(address, small):
         assert before == (len(people.people_table(service)), len(people.ticket_table(service)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -150,6 +153,7 @@ def test_a_service_moves_to_another_database(address, small):
     assert run_json("service", "export", address)["results"] == []
 
 
+@pytest.mark.slow
 def test_exports_are_recorded(small):
     run_ok("service", "init", "tests.db", "--example")
     run_ok("service", "export", "tests.db")
@@ -163,6 +167,7 @@ def test_exports_are_recorded(small):
     assert entries["details"].tolist() == [{**about, "names": name} for name in (False, True)]
 
 
+@pytest.mark.slow
 def test_people_are_erased(tmp_path, small):
     run_ok("service", "init", "tests.db", "--example")
     row = run_json("service", "ticket", "tests.db", "--name", "Ada")["tickets"][0]
@@ -179,6 +184,7 @@ def _readable(path):
     return text
 
 
+@pytest.mark.slow
 def test_a_key_is_required_from_then_on(tmp_path, small, monkeypatch):
     (tmp_path / "key").write_text("secret of the logs\n")
     run_ok("service", "init", "tests.db", "--example", "--key-file", "key")
@@ -188,6 +194,7 @@ def test_a_key_is_required_from_then_on(tmp_path, small, monkeypatch):
     assert run_json("service", "check", "tests.db")["faults"] == []
 
 
+@pytest.mark.slow
 def test_serve_prints_the_links_and_serves(small, monkeypatch):
     calls = []
     monkeypatch.setattr(server, "serve", lambda *a, **o: calls.append((a, o)))
@@ -287,6 +294,7 @@ def test_a_definition_that_is_no_toml_is_one_fault():
     assert fault.startswith("t/test.toml: A test definition must be TOML.")
 
 
+@pytest.mark.slow
 def test_what_a_package_leaves_out_is_noted():
     run_ok("service", "new", "t")
     write_qti(read_items("t/items"), "whole.zip")

@@ -77,6 +77,7 @@ def forced(service, *statements):
             service.database.execute(statement)
 
 
+@pytest.mark.slow
 def test_a_sound_service_has_no_faults(service):
     report = check(service)
     assert report.faults == ()
@@ -115,6 +116,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_check_finds_what_was_changed(what, tmp_path):
     service, *_ = filled(tmp_path / "tests.db")
@@ -125,6 +127,7 @@ def test_a_check_finds_what_was_changed(what, tmp_path):
     assert any(says in fault for fault in faults), faults
 
 
+@pytest.mark.slow
 def test_an_anchor_is_continued_by_later_events(service):
     document = json.loads(json.dumps(anchor(service)))
     assert {kind: len(logs) for kind, logs in document["logs"].items()} == {
@@ -136,6 +139,7 @@ def test_an_anchor_is_continued_by_later_events(service):
     assert check_anchor(service, document) == []
 
 
+@pytest.mark.slow
 def test_an_anchor_finds_a_deleted_attempt(service):
     document = anchor(service)
     (name, *_) = attempts(service)
@@ -168,6 +172,7 @@ def test_an_anchor_finds_a_restored_older_copy(tmp_path):
     assert any(fault.startswith(f"sessions: {taker.attempt}.2 lacks") for fault in faults)
 
 
+@pytest.mark.slow
 def test_an_anchor_finds_a_rewritten_log(tmp_path):
     """Without a key, digests can be computed anew by anybody."""
     service, _, taker = filled(tmp_path / "tests.db")
@@ -188,6 +193,7 @@ def test_an_anchor_finds_a_rewritten_log(tmp_path):
     assert faults == [f"attempts: {taker.attempt} was changed up to event {number}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -205,6 +211,7 @@ def test_a_changed_anchor_is_refused(service, change):
         check_anchor(service, change(anchor(service)))
 
 
+@pytest.mark.slow
 def test_an_anchor_of_a_service_with_a_key_needs_the_key(tmp_path):
     service, *_ = filled(tmp_path / "one.db", key="of the logs")
     document = anchor(service)
@@ -219,6 +226,7 @@ def ends(service):
         return maintenance._log_ends(service)
 
 
+@pytest.mark.slow
 def test_a_backup_of_sqlite_is_a_service(tmp_path):
     service, _, second = filled(tmp_path / "tests.db")
     path = maintenance.backup(service, tmp_path / "backup.db")
@@ -287,6 +295,7 @@ def rows_of(service):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, "of the logs"])
 def test_a_copy_from_sqlite_holds_everything(address, tmp_path, key):
     service, _, second = filled(tmp_path / "source.db", key)
@@ -312,6 +321,7 @@ def test_a_copy_needs_the_same_key(tmp_path):
         copy_service(service, other)
 
 
+@pytest.mark.slow
 def test_a_store_of_sessions_becomes_a_service(tmp_path):
     path = tmp_path / "sessions.db"
     with Store(path) as store:

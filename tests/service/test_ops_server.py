@@ -164,6 +164,7 @@ def test_passwords_over_the_limit_are_not_looked_at():
     assert statuses(client, "GET", "/staff/sign-in", 1) == [200]
 
 
+@pytest.mark.slow
 def test_addresses_of_one_ipv6_network_share_a_limit():
     app = limited(lambda: 0.0)
     for host in range(int(ADDRESS.burst)):
@@ -172,6 +173,7 @@ def test_addresses_of_one_ipv6_network_share_a_limit():
     assert TestClient(app, client=("2001:db8:0:1::1", 1)).get("/t/bad").status_code == 404
 
 
+@pytest.mark.slow
 def test_requests_of_one_device_are_limited():
     client = TestClient(limited(lambda: 0.0))
     one, two = "0" * 16, "1" * 16
@@ -184,6 +186,7 @@ def test_requests_of_one_device_are_limited():
     assert statuses(client, "GET", "/page/fine", n + 1, **both) == [200] * (n + 1)
 
 
+@pytest.mark.slow
 def test_a_classroom_with_wrong_tickets(settings):
     """Whoever is signed in at the same address works on, and a right ticket opens its test."""
     with open_service(settings.address) as service:
@@ -225,6 +228,7 @@ def settings(address):
     return Settings(address=address, secure=False)
 
 
+@pytest.mark.slow
 def test_the_engine_is_warm_before_it_is_ready(settings, monkeypatch):
     begun = []
     real = Session.begin.__func__
@@ -293,6 +297,7 @@ def test_metrics_are_for_this_machine_or_with_a_token(settings):
     assert "ada@example.org" not in text
 
 
+@pytest.mark.slow
 def test_answers_and_engine_time_are_counted(address):
     from prometheus_client import REGISTRY
 
@@ -313,6 +318,7 @@ def test_answers_and_engine_time_are_counted(address):
     service.close()
 
 
+@pytest.mark.slow
 def test_the_access_log_holds_no_personal_data(settings, caplog):
     with open_service(settings.address) as service:
         test = service.rows(library.sa.select(library.tables.tests.c.id))[0][0]

@@ -81,6 +81,7 @@ def test_a_form_that_takes_too_long_is_an_earlier_one_with_the_items_asked(
     made.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_replaced(pool, rules):
     none = np.zeros(N, bool)
     pool(values(), rules, none)
@@ -93,6 +94,7 @@ def test_a_process_that_dies_is_replaced(pool, rules):
         )
 
 
+@pytest.mark.slow
 def test_a_session_is_the_same_with_the_pool(pool):
     rng = np.random.default_rng(2)
     bank = ItemBank.from_parameters(a=rng.lognormal(0, 0.3, N), b=rng.normal(size=N))

@@ -69,6 +69,7 @@ def public(monkeypatch):
     monkeypatch.setattr(addresses.socket, "getaddrinfo", resolve)
 
 
+@pytest.mark.slow
 def test_messages_are_written_with_what_they_report(service):
     added = webhooks.add_webhook(service, URL, list(webhooks.EVENTS), actor="account:ada")
     test = publish(service)
@@ -84,6 +85,7 @@ def test_messages_are_written_with_what_they_report(service):
     assert added.secret not in row.body
 
 
+@pytest.mark.slow
 def test_a_finished_attempt_is_reported_once(service):
     webhooks.add_webhook(service, URL, ["attempt.finished"], actor="test")
     taker = Taker(service, ticket(service, publish(service)).token)

@@ -122,6 +122,7 @@ def check(service, walk, before):
     return dict(progress.answers)
 
 
+@pytest.mark.slow_cases("sqlite-0", "sqlite-2", "sqlite-3")
 @pytest.mark.parametrize("seed", range(4))
 def test_the_log_explains_the_state(address, seed):
     rng, clock = np.random.default_rng(seed), HandClock()

@@ -106,6 +106,7 @@ def test_tables_that_are_refused(text, says):
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.slow
 def test_known_people(service):
     test = publish(service)
     ada = people.add_person(

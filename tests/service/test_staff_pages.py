@@ -294,6 +294,7 @@ def test_sign_in_and_out(app, service):
     browser.get("/staff/board", 303)  # the token itself is gone
 
 
+@pytest.mark.slow
 def test_forms_need_a_token_of_the_browser(app, admin, published):
     other = Browser(app, "proctor").token()
     for token in ("", "wrong", other):
@@ -736,7 +737,7 @@ def test_accounts(app, service, admin):
     assert refused.xpath("//main//a/@href") == ["/staff/tickets"]
 
 
-@pytest.mark.slow_cases("(?s)(/staff/board|/staff/tickets)-.*")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["<script>alert(1)</script>", "' OR 1=1 --", "{{ 7 * 7 }}", "\u202eabc", "a" * 3000]
 )

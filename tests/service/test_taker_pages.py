@@ -308,6 +308,7 @@ def test_review_marks_and_navigation(browser, site):
     assert browser.root.xpath("//textarea")[0].value.strip() == "A text"
 
 
+@pytest.mark.slow
 def test_a_changed_answer_counts(browser, site):
     browser.to_fixed(site.ticket())
     browser.answer("go.4", response=["c1"])
@@ -327,7 +328,7 @@ def test_a_changed_answer_counts(browser, site):
     assert answers_of(site)["secret-text"].response == "17"
 
 
-@pytest.mark.slow_cases("(1|2)-.*")
+@pytest.mark.slow_cases("(?!4-values3-Enter a number without$).*")
 @pytest.mark.parametrize(
     ("place", "values", "advice"),
     [
@@ -365,6 +366,7 @@ def test_an_answer_is_required(browser, site):
     assert browser.answer("skip", response=browser.first()).response.status_code == 422
 
 
+@pytest.mark.slow
 def test_a_form_sent_twice_counts_once(browser, site):
     browser.to_adaptive(site.ticket())
     fields = {**browser.fields("/test/answer"), "response": "c1"}
@@ -390,6 +392,7 @@ def test_instructions_sent_twice_do_not_skip_the_next_page(browser, site):
         assert browser.heading == "Question 1 of 1"
 
 
+@pytest.mark.slow
 def test_answers_for_the_script_come_as_pages(browser, site):
     browser.to_adaptive(site.ticket())
     fields = {**browser.fields("/test/answer"), "response": "c1"}
@@ -486,6 +489,7 @@ def test_a_browser_keeps_only_tests_under_way(site):
     assert len(browser.cookies("device")) == 2
 
 
+@pytest.mark.slow
 def test_two_services_on_one_host(site, tmp_path, published):
     """Browsers send a cookie to every port of a host, and to what runs there the next day."""
     other = Site(str(shutil.copy(published, tmp_path / "other.db")), clock=HandClock(), essay=True)
@@ -539,6 +543,7 @@ def test_a_test_that_is_over_is_not_continued(browser, site):
     assert not other.root.xpath("//main//button")
 
 
+@pytest.mark.slow
 def test_a_part_with_a_title_has_no_other_number(browser, site):
     browser.to_adaptive(site.ticket())
     assert " ".join(browser.text("//p[@class='soft small']").split())[:7] == "Numbers"
@@ -555,6 +560,7 @@ def test_a_start_whose_reply_was_lost(browser, site):
     assert len(site.attempts()) == 1
 
 
+@pytest.mark.slow
 def test_a_void_test(browser, site):
     browser.to_adaptive(site.ticket())
     (attempt,) = site.attempts()
@@ -564,6 +570,7 @@ def test_a_void_test(browser, site):
     assert not browser.cookies("device")
 
 
+@pytest.mark.slow
 def test_forms_of_other_sites_are_refused(browser, site):
     ticket = site.ticket()
     attacker = Browser(site).get("/")
@@ -655,6 +662,7 @@ def test_static_files_are_kept_for_ever(browser):
 # Languages
 
 
+@pytest.mark.slow
 def test_languages(tmp_path, clock):
     site = Site(str(tmp_path / "tests.db"), clock=clock, language="es")
     ticket = site.ticket()
@@ -675,6 +683,7 @@ def test_languages(tmp_path, clock):
     site.service.close()
 
 
+@pytest.mark.slow
 def test_a_test_in_a_language_without_translation(tmp_path, clock):
     site = Site(str(tmp_path / "tests.db"), clock=clock, language="fa", title="آزمون")
     browser = Browser(site).start(site.ticket())
@@ -684,6 +693,7 @@ def test_a_test_in_a_language_without_translation(tmp_path, clock):
     site.service.close()
 
 
+@pytest.mark.slow
 def test_a_test_and_its_pages_from_right_to_left(tmp_path, clock):
     site = Site(str(tmp_path / "tests.db"), clock=clock, language="ar", title="اختبار")
     browser = Browser(site).start(site.ticket())
@@ -711,6 +721,7 @@ def test_plural_forms_of_arabic(n, text):
     assert translations("ar").ngettext("%(n)d second", "%(n)d seconds", n) % {"n": n} == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", TRANSLATED[1:])
 def test_translations_are_complete(language):
     used, known = strings_in_use(), catalog(language)
@@ -751,6 +762,7 @@ def test_messages_of_the_service_are_translated():
     assert not missing, "messages that the service no longer has"
 
 
+@pytest.mark.slow
 def test_errors_of_takers_name_no_item(browser, site, monkeypatch):
     from irtcat._common.checks import InputError
     from irtcat.service.attempts import taking

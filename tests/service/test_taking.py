@@ -64,6 +64,7 @@ def to_adaptive(taker):
     assert taker.view["section"]["kind"] == "adaptive"
 
 
+@pytest.mark.slow
 def test_a_whole_test(service, taker, clock):
     assert taker.view["page"] == "instructions"
     assert taker.view["text"] == "<p>Read <em>well</em>.</p>"
@@ -129,6 +130,7 @@ def names_in(value):
     return set().union(*map(names_in, value), set()) if isinstance(value, list) else set()
 
 
+@pytest.mark.slow
 def test_the_view_holds_no_secret(taker):
     views = [taker.view, taker("proceed"), taker.answer()]
     views += [taker.answer() for _ in range(4)]
@@ -141,6 +143,7 @@ def test_the_view_holds_no_secret(taker):
             assert choice["id"] in {"c1", "c2", "c3", "c4"}
 
 
+@pytest.mark.slow
 def test_equal_repeats_change_nothing_and_conflicting_ones_are_refused(service, taker):
     to_adaptive(taker)
     number = taker.view["item"]["number"]
@@ -158,6 +161,7 @@ def test_equal_repeats_change_nothing_and_conflicting_ones_are_refused(service, 
     assert taker("current") == first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("response", "error", "message"),
     [
@@ -176,6 +180,7 @@ def test_invalid_answers_change_nothing(service, taker, response, error, message
     assert taker("current") == before
 
 
+@pytest.mark.slow
 def test_items_out_of_turn(taker):
     to_adaptive(taker)
     with pytest.raises(ConflictError, match="not shown"):
@@ -228,6 +233,7 @@ def test_test_time_limit_ends_everything(service, taker, clock):
         taker("answer", number=2, response="c1")
 
 
+@pytest.mark.slow
 def test_a_break_ends_by_itself_and_stops_the_clock(taker, clock):
     to_adaptive(taker)
     for _ in range(4):
@@ -239,6 +245,7 @@ def test_a_break_ends_by_itself_and_stops_the_clock(taker, clock):
     assert view["time"]["test"] == 600
 
 
+@pytest.mark.slow
 def test_extra_time_and_extensions(service, published, clock):
     given = ticket(service, published, accommodations=["extra_time_50"])
     taker = Taker(service, given.token)
@@ -248,6 +255,7 @@ def test_extra_time_and_extensions(service, published, clock):
     assert taker("current")["time"]["test"] == 960
 
 
+@pytest.mark.slow
 def test_pauses_stop_the_clock(service, taker, clock):
     to_adaptive(taker)
     clock.move(10)
@@ -262,6 +270,7 @@ def test_pauses_stop_the_clock(service, taker, clock):
     assert taker("current")["time"]["test"] == 590
 
 
+@pytest.mark.slow
 def test_a_taker_with_the_accommodation_pauses(service, published, clock):
     taker = Taker(service, ticket(service, published, accommodations=["pause"]).token)
     to_adaptive(taker)
@@ -273,6 +282,7 @@ def test_a_taker_with_the_accommodation_pauses(service, published, clock):
         taker("resume")
 
 
+@pytest.mark.slow
 def test_one_device_at_a_time(service, published):
     given = ticket(service, published)
     first = Taker(service, given.token)
@@ -286,6 +296,7 @@ def test_one_device_at_a_time(service, published):
     assert second("proceed")["page"] == "item"
 
 
+@pytest.mark.slow
 def test_a_device_whose_reply_was_lost_begins_again(service, published):
     given, key = ticket(service, published), "the text of one device"
     first = taking.begin(service, given.token, key)
@@ -357,6 +368,7 @@ def test_an_attempt_out_of_time_ends_by_itself(service, taker, clock):
     assert not check(service).faults
 
 
+@pytest.mark.slow
 def test_breaks_and_sections_end_by_themselves_and_items_wait_for_the_taker(service, taker, clock):
     to_adaptive(taker)
     clock.move(90)  # the item has 60 s: the next one begins when the taker is there
@@ -376,6 +388,7 @@ def test_breaks_and_sections_end_by_themselves_and_items_wait_for_the_taker(serv
     assert (it.progress.status, it.progress.reason) == ("finished", "completed")
 
 
+@pytest.mark.slow
 def test_an_abandoned_attempt_ends(service, clock):
     test = publish(service, time_limit=None, abandoned_after=7200)
     left, paused, held = (
@@ -415,6 +428,7 @@ def test_a_damaged_attempt_does_not_hold_up_others(service, published, clock):
     assert row_of(service, whole.attempt).status == "finished"
 
 
+@pytest.mark.slow
 def test_staff_finish_an_attempt(service, taker, clock):
     to_adaptive(taker)
     taker.answer()
@@ -432,6 +446,7 @@ def test_staff_finish_an_attempt(service, taker, clock):
     assert not check(service).faults
 
 
+@pytest.mark.slow
 def test_void_and_reopen(service, taker, clock):
     to_adaptive(taker)
     taker.answer()
@@ -448,6 +463,7 @@ def test_void_and_reopen(service, taker, clock):
         proctoring.reopen(service, taker.attempt, actor="proctor", reason="again")
 
 
+@pytest.mark.slow
 def test_erased_people_leave_a_whole_log(service, published):
     person = people.add_person(
         service, name="Ada Lovelace", email="ada@example.org", external="s-1", actor="test"
@@ -484,6 +500,7 @@ def test_what_is_deleted_is_not_left_in_the_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir() if b"Lovelace" in p.read_bytes()] == []
 
 
+@pytest.mark.slow
 def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
     """Two services on one database (two workers) see the same attempt."""
     other = open_service(service.database, clock=clock)
@@ -496,6 +513,7 @@ def test_another_process_goes_on(service, taker, clock, address, monkeypatch):
     service.store.check()
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back(database, clock):
     """Time limits go on by the monotonic clock, and another worker's time is never negative."""
     service = open_service(database, create=True, clock=clock)
@@ -521,6 +539,7 @@ def test_a_clock_that_is_set_back(database, clock):
     assert not check(service).faults
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path):
     """Nothing is acknowledged while the disk is full; the test goes on when there is space."""
     database = open_database(str(tmp_path / "tests.db"), create=True)
@@ -560,6 +579,7 @@ def test_a_full_disk(tmp_path):
     assert not check(service).faults
 
 
+@pytest.mark.slow
 def test_a_failed_transaction_is_forgotten(service, taker, monkeypatch):
     to_adaptive(taker)
     before = taker.view
@@ -595,6 +615,7 @@ def test_a_report_of_another_test_is_refused(service):
         library.publish(service, other, bank(), items(), actor="test", report=report)
 
 
+@pytest.mark.slow
 def test_a_release_while_the_attempt_is_used(service, published):
     """Beginning on another device and requests of the attempt take their locks in one order."""
     given = ticket(service, published)

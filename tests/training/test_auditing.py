@@ -75,6 +75,7 @@ def test_classes_without_labels():
     pd.testing.assert_frame_equal(columns, table)
 
 
+@pytest.mark.slow
 def test_many_classes_are_suspected():
     """A floor under the probabilities of 60 classes together must not outweigh a wrong label."""
     p, given, wrong = simulate(3000, 60, 9, 0.08)

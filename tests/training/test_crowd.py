@@ -165,6 +165,7 @@ def test_out_of_sample_is_missing_in_sample(built):
     assert told.subjects["noise"].tolist() == members["noise"].tolist()
 
 
+@pytest.mark.slow
 def test_difficulties_come_of_it():
     """Items near a border are the hard ones; the bank knows the labels, to balance by them."""
     many = crowd.build(nearest, (X, Y), 60, **SETTINGS)
@@ -182,6 +183,7 @@ def importable(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("importable")
 def test_any_number_of_workers_gives_the_same(built):
     same(crowd.build(nearest, (X, Y), 12, **SETTINGS, workers=2), built)
@@ -404,6 +406,7 @@ def test_predictions_made_elsewhere(tmp_path):
             crowd.from_predictions(given, [0, 0, 1])
 
 
+@pytest.mark.slow
 def test_scikit_learn(built):
     neighbors = pytest.importorskip("sklearn.neighbors", reason="needs scikit-learn")
     learner = neighbors.KNeighborsClassifier(1)

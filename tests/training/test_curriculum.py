@@ -54,6 +54,7 @@ def test_map_is_the_mode(slopes, prior, answers):
             assert one == (pytest.approx(theta, abs=1e-8), pytest.approx(se, rel=1e-4))
 
 
+@pytest.mark.slow
 def test_map_is_that_of_score():
     bank = irtcat.ItemBank.from_parameters(A, B, population_mean=0.4, population_sd=1.3)
     responses = bank.simulate([-1.0, 0.2, 1.4], seed=1)

@@ -198,6 +198,7 @@ def test_damaged_arrow_files_are_refused(tmp_path):
             KEPT.save_rows(source, tmp_path / "kept.arrow", key="id")
 
 
+@pytest.mark.slow
 def test_many_ids_are_matched_as_a_dictionary_would(tmp_path):
     """Brute force, with ids that share a prefix, numbers as text, and unknown ones."""
     rng = np.random.default_rng(1)

@@ -287,6 +287,7 @@ def test_logits_are_exact_where_probabilities_underflow():
     np.testing.assert_allclose([row["loss"], -row["aum"]], -np.log(dynamics.FLOOR))
 
 
+@pytest.mark.slow
 @drawn(st.lists(st.floats(-30, 30), min_size=3, max_size=3), st.floats(-50, 50))
 def test_a_constant_added_to_all_logits_changes_nothing(z, constant):
     one = dynamics.from_logits([[z]], [1]).table[COLUMNS]

@@ -163,6 +163,7 @@ def test_balanced_threshold_cuts_to_the_smallest_class():
         )
 
 
+@pytest.mark.slow
 def test_thousands_of_classes():
     n = 50_000
     rng = np.random.default_rng(1)
@@ -174,6 +175,7 @@ def test_thousands_of_classes():
     assert set(easiest[full[full].index.astype(int)]) <= set(found.indices)
 
 
+@pytest.mark.slow
 def test_control_is_a_sample_of_the_same_make_up():
     found = filters.apply(TABLE, "lb", keep=12, balanced_by="topic")
     one, two = found.control(1), found.control(1)

@@ -44,6 +44,7 @@ def test_the_same_module():
     assert offered is labels
 
 
+@pytest.mark.slow
 def test_orders(responses, bank, seen):
     first = {}
     for by in (*OF_ANSWERS, "all"):  # "all" is the last
@@ -66,6 +67,7 @@ def test_orders(responses, bank, seen):
     assert "confidence" not in plain
 
 
+@pytest.mark.slow
 def test_feasibility_of_another_bank(responses, bank):
     sound = ItemBank.from_parameters(a=1.5, b=np.linspace(-1, 1, 12))
     assert labels.rank(responses, sound).table["feasibility"].isna().all()
@@ -270,6 +272,7 @@ def test_plant():
             labels.plant(**{"labels": y, **given})
 
 
+@pytest.mark.slow
 def test_labels_planted_before_training(responses, bank, seen):
     """Only dynamics see what was planted: they are chosen, and the items leave the table."""
     rng = np.random.default_rng(0)

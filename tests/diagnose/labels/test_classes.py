@@ -41,6 +41,7 @@ def test_recovers_the_confusion(confusion, monkeypatch):
         assert wrong[mine].mean() == pytest.approx(suspicion[mine].mean(), abs=error)
 
 
+@pytest.mark.slow
 def test_cautious_by_default():
     """Learners that may be misled lower all suspicions."""
     p, labels, wrong = simulate(UNIFORM)

@@ -39,6 +39,7 @@ def large():
     return responses, bad, labels.rank(responses)
 
 
+@pytest.mark.slow
 def test_wrong_keys_come_first(large):
     _, bad, found = large
     assert set(found.first(4).index) == set(bad)
@@ -89,6 +90,7 @@ def test_suspicions_are_probabilities(small):
     assert total == pytest.approx(sum(len(bad) for _, bad in runs), rel=0.25)
 
 
+@pytest.mark.slow
 def test_a_hard_item_is_not_suspect():
     """Few are right on either: the best on the hard one, others on the one with a wrong key."""
     rng = np.random.default_rng(4)
@@ -267,6 +269,7 @@ def test_few_subjects_with_gaps_and_constant_answers():
     assert found.loc["i40", "log_odds"] == pytest.approx(found.loc["i6", "log_odds"])
 
 
+@pytest.mark.slow
 def test_degenerate_items():
     responses, _ = crowd(200, 1)
     X = responses.to_numpy()
@@ -296,6 +299,7 @@ def test_a_bank_with_asymptotes_and_misfit():
     assert found["se_a"].isna().all()
 
 
+@pytest.mark.slow
 def test_known_bank_of_more_items(large):
     responses, _, found = large
     some = responses.subset(items=["i9", "i2", "i30"])
@@ -325,6 +329,7 @@ def test_bad_input(case):
         call()
 
 
+@pytest.mark.slow
 def test_nothing_is_changed(large):
     responses, _, found = large
     before = responses.to_numpy()

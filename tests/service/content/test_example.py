@@ -203,6 +203,7 @@ def test_items_show_nothing_of_the_keys(items):
         assert all(set(c.to_json()) == {"id", "content_html", "fixed"} for c in item.choices)
 
 
+@pytest.mark.slow
 def test_bank_is_as_its_parameters_and_says_that_they_are_invented():
     bank = load(example.folder() / "bank.npz")
     assert bank == made_bank()
@@ -213,6 +214,7 @@ def test_bank_is_as_its_parameters_and_says_that_they_are_invented():
     assert frame["b"].idxmax() == "m30"
 
 
+@pytest.mark.slow
 def test_round_trip_in_qti(items, tmp_path):
     back = read_items(write_qti(items, tmp_path / "math.zip"))
     assert back == items
@@ -231,6 +233,7 @@ def test_definition_fits_the_items_and_the_bank(items):
     assert test["score"]["lowest"] < cuts[0] < cuts[-1] < test["score"]["highest"]
 
 
+@pytest.mark.slow
 def test_definition_can_be_published(items):
     definition = pytest.importorskip("irtcat.service.definition")
     test = definition.read_definition(example.folder() / "math.toml")

@@ -96,6 +96,7 @@ PIECES = [
 markup = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=25).map("".join)
 
 
+@pytest.mark.slow
 @given(markup)
 @settings(max_examples=500, deadline=None)
 @case("<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>")
@@ -115,6 +116,7 @@ def test_sanitised_html_is_safe_and_final(text):
         assert all(src.startswith("media:") for src in re.findall(r'src="([^"]*)"', attributes))
 
 
+@pytest.mark.slow
 @given(markup)
 @settings(max_examples=300, deadline=None)
 def test_markdown_gives_html_or_an_error(text):
@@ -233,6 +235,7 @@ def scored_items(draw):
     return Item(id=name, kind=kind, prompt=prompt, **fields), Key(item=name, **key)
 
 
+@pytest.mark.slow
 @given(st.lists(scored_items(), min_size=1, max_size=3, unique_by=lambda pair: pair[0].id))
 @settings(max_examples=60, deadline=None)
 def test_any_items_come_back_from_qti(pairs):
@@ -246,6 +249,7 @@ def test_any_items_come_back_from_qti(pairs):
     assert bare == replace(items, keys={})
 
 
+@pytest.mark.slow
 @given(st.fractions(-(2**40), 2**40, max_denominator=1000))
 @settings(deadline=None)
 def test_numbers_are_read_as_written(value):

@@ -1177,6 +1177,7 @@ def test_bombs(package, monkeypatch):
         read_items(package(members={f"x{i}": "" for i in range(20)}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_declared", [60_000, 3])
 def test_a_zip_of_many_files_is_refused_before_it_is_unpacked(tmp_path, monkeypatch, n_declared):
     path = tmp_path / "many.zip"

@@ -637,6 +637,7 @@ def test_bad_documents(name):
         ItemSet.from_json(document)
 
 
+@pytest.mark.slow
 def test_irregular_points_are_refused_before_they_fill_the_memory():
     choices = tuple(Choice(f"c{i}", "x") for i in range(60))
     points = {f"c{i}": 2.0**-i for i in range(60)}

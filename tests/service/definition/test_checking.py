@@ -68,6 +68,7 @@ def faults_of(definition, bank=BANK, content=CONTENT):
     return {fault.field: fault.message for fault in error.value.faults}
 
 
+@pytest.mark.slow
 def test_a_sound_test_has_no_warnings():
     definition = test_of(
         Instructions(text="Hello"),
@@ -192,6 +193,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow_cases("practice in the bank", "rapid of another item")
 @pytest.mark.parametrize("name", BAD)
 def test_refused(name):
     sections, field_name, message = BAD[name]

@@ -66,6 +66,7 @@ def alone():
     return publish_report(test_of(ADAPTIVE), BANK, 2000, seed=2)
 
 
+@pytest.mark.slow
 def test_every_table_has_its_columns(report):
     docs = PublishingReport.to_frame.__doc__
     for name in TABLES:
@@ -112,6 +113,7 @@ def test_fixed_items_are_not_in_the_pool(report):
     assert set(pool_of(BOTH, ADAPTIVE, BANK)) == set(report.to_frame("items")["item"])
 
 
+@pytest.mark.slow
 def test_more_items_measure_better(report, alone):
     assert report.figures["rmse"] < alone.figures["rmse"]
     assert report.figures["reliability"] > alone.figures["reliability"]
@@ -225,6 +227,7 @@ def test_the_seed_decides(report):
     assert again["figures"] != other["figures"]
 
 
+@pytest.mark.slow
 def test_a_fixed_test_without_cuts():
     report = publish_report(test_of(FIXED, cuts=(), score=ScoreScale(method="wle")), BANK, 200)
     assert len(report.to_frame("exposure")) == len(report.to_frame("classification")) == 0
@@ -248,6 +251,7 @@ def test_two_adaptive_sections_with_pools_of_their_own():
     assert set(topics[items["section"] == "2"]) == {"y", "z"}
 
 
+@pytest.mark.slow
 def test_pretest_items_are_not_scored():
     bank = replace(BANK, items=BANK.items.assign(new=np.arange(N) >= 100))
     config = {"max_items": 8, "pretest": "new", "pretest_at": [3, 6]}
@@ -312,6 +316,7 @@ def test_sympson_hetter_is_calibrated():
     assert exposure_parameters(BOTH, BANK) == {}
 
 
+@pytest.mark.slow
 def test_a_short_fixed_section_is_flagged():
     report = publish_report(test_of(Fixed(items=["i1", "i2", "i3"])), BANK, 200)
     assert any("rough for so few" in flag for flag in report.flags)
@@ -329,6 +334,7 @@ def test_a_definition_with_faults_is_refused():
         publish_report(test_of(Adaptive(config={"max_items": 999})), BANK, 50)
 
 
+@pytest.mark.slow_cases("options3")
 @pytest.mark.parametrize(
     "options",
     [{"n_simulated": 1}, {"n_simulated": 2.5}, {"seed": -1}, {"response_probability": 67}],

@@ -95,6 +95,7 @@ def test_bad_estimates(theta, se):
         scaled(TEST, theta, se)
 
 
+@pytest.mark.slow_cases("wle", "ml")
 @pytest.mark.parametrize("method", ["eap", "map", "wle", "ml"])
 def test_the_final_estimate_is_that_of_score(method):
     definition = replace(TEST, score=replace(SCALE, method=method))
@@ -144,6 +145,7 @@ def test_topics_have_their_own_score():
     assert result.topics["z"]["score"] < result.scaled.score < result.topics["x"]["score"]
 
 
+@pytest.mark.slow
 def test_items_with_several_categories():
     bank = ItemBank.from_thresholds(1.0, [[-1.0, 0.0, 1.0], [-1.0, 1.0, np.nan]])
     definition = replace(TEST, score=replace(SCALE, show=["score"]))
@@ -152,6 +154,7 @@ def test_items_with_several_categories():
     assert low.topics == {}
 
 
+@pytest.mark.slow
 def test_categories_count_from_0_whatever_the_codes_of_the_calibration():
     """A bank calibrated on ratings 1 to 3 gives the scores of the same bank with codes from 0."""
     bank = ItemBank.from_thresholds(1.0, [[-1.0, 1.0], [-0.5, 0.5]])

@@ -201,7 +201,7 @@ def particle_filter(data, n_items, drift, residual_sd, n_particles, seed):
     return theta.mean(), theta.std(), mean, np.sqrt(square.mean(axis=0) - mean**2)
 
 
-@pytest.mark.slow_cases("6")
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 6])
 def test_against_a_particle_filter(seed):
     """20 steps of 12 from 24 prompts: p within .05, and a third of its SD on average.

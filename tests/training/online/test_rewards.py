@@ -16,6 +16,7 @@ def b():
     return np.random.default_rng(1).normal(0, 2, 300)
 
 
+@pytest.mark.slow
 def test_right_and_wrong_answers_count_as_their_sums(b):
     rng = np.random.default_rng(0)
     by_sum, by_reward, flat = (Selector(300, seed=2) for _ in range(3))
@@ -40,6 +41,7 @@ def graded(ids, rng):
     return rewards
 
 
+@pytest.mark.slow
 def test_prompts_without_a_gradient_are_chosen_less():
     shares = {}
     for name in ("rewards", "means"):
@@ -79,6 +81,7 @@ def test_ragged_rewards_and_other_ranges():
     np.testing.assert_array_equal(one.predict(), again.predict())
 
 
+@pytest.mark.slow
 def test_a_batch_is_made_up(b):
     """Groups without a gradient are left out, and others asked for; all are learnt from."""
     rng = np.random.default_rng(0)

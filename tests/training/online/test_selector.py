@@ -32,6 +32,7 @@ def b():
     return np.random.default_rng(1).normal(0, 2, 400)
 
 
+@pytest.mark.slow_cases("(?!thompson$).*")
 @pytest.mark.parametrize("rule", list(RULES))
 def test_each_rule_chooses_distinct_prompts_reproducibly(rule, b):
     first, second = (Selector(400, rule=rule, seed=4) for _ in range(2))
@@ -45,6 +46,7 @@ def test_each_rule_chooses_distinct_prompts_reproducibly(rule, b):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["variance", "mixed", "target", "thompson"])
 def test_choices_become_mixed_groups(rule, b):
     """In the last third of 30 steps, among prompts of which three in four are too easy or hard."""
@@ -66,6 +68,7 @@ def test_the_policy_and_the_prompts_are_recovered(b):
     assert inside > 0.9
 
 
+@pytest.mark.slow
 def test_resumed_state_gives_the_same_choices(b):
     topics = np.arange(400) % 3
     whole = Selector(400, topics=topics, quotas={0: 1, 2: 3}, seed=2)
@@ -107,6 +110,7 @@ def test_quotas_and_exploration_reach_every_topic(b):
         Selector(400, topics=topics, quotas={"b": 1, "c": 1}).next(101)
 
 
+@pytest.mark.slow
 def test_no_prompt_starves():
     """Every topic is chosen again and again, also one that is far too hard."""
     b = np.r_[np.zeros(300), np.full(100, 9.0)]
@@ -159,6 +163,7 @@ def test_groups_without_rollouts_are_ignored():
     assert one.se > two.se  # the policy may have moved since
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", [0.0, 1.0])
 def test_all_right_or_all_wrong_for_ever(score):
     selector = Selector(50, seed=0)
@@ -352,6 +357,7 @@ def test_sound_prompts_raise_few_alarms():
             untouched.suspects(bad)
 
 
+@pytest.mark.slow
 def test_rests_spread_the_choice(b):
     """Without a rest a few prompts are chosen over and over."""
     visits = {}
