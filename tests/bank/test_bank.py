@@ -98,6 +98,7 @@ def test_subset(bank):
         bank.subset([0, 0])
 
 
+@pytest.mark.slow
 def test_join(bank):
     joined = bank.subset([0, 1]).join(bank.subset([2, 3, 4]))
     same(joined, bank)

@@ -53,6 +53,7 @@ def test_bins_of_continuous_truth():
     ]
 
 
+@pytest.mark.slow
 def test_the_last_edge_belongs_to_the_last_bin(report):
     assert conditional_errors(report, [-2, 0, 1.5]).sessions.tolist() == [400, 800]
     assert conditional_errors(report, [-2, -1, 5, 6]).sessions.tolist() == [400, 800]

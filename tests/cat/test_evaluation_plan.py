@@ -276,6 +276,7 @@ def test_sessions_stop_when_the_predicted_interval_is_as_narrow_as_promised(n_kn
     assert Config.from_json(config.to_json()) == config
 
 
+@pytest.mark.slow
 def test_scores_of_sessions_are_those_of_their_replays():
     """Ridge regression and factors with the penalty and the weight of the nearest length."""
     fixed = the_plan().config.fixed

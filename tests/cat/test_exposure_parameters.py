@@ -70,6 +70,7 @@ def test_refused_without_the_parameters(parameters, tmp_path):
         simulate(BANK, [0.0], CONFIG, counts=prepare(BANK, replace(CONFIG, exposure="none")).counts)
 
 
+@pytest.mark.slow
 def test_the_file_gives_the_same_sessions(parameters, tmp_path):
     path = parameters.save(tmp_path / "k.json")
     loaded = ExposureParameters.load(path)

@@ -312,6 +312,7 @@ def test_anchors_keep_their_parameters_and_groups_their_populations(graded):
     assert np.abs(z).max() < 4
 
 
+@pytest.mark.slow
 def test_fixed_and_equal_parameters(graded):
     _, responses = graded
     result = fit(

@@ -87,6 +87,7 @@ def test_intervals_of_severities_hold():
     assert 0.87 <= np.mean(inside) <= 1.0
 
 
+@pytest.mark.slow
 def test_the_bank_can_be_read_again(judged):
     """Under the narrow prior of facets the covariance is symmetric all the same."""
     _, f = judged

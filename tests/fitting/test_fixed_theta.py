@@ -207,6 +207,7 @@ def test_abilities_are_looked_up_by_subject():
     )
 
 
+@pytest.mark.slow
 def test_a_scale_where_less_is_better_and_items_that_say_nothing():
     theta, responses = draw("3pl")
     X = responses.to_numpy().astype(float)

@@ -627,6 +627,7 @@ def test_a_short_form_is_run_whole(old_models, tmp_path):
     assert again.score == out.score
 
 
+@pytest.mark.slow
 def test_a_short_form_with_too_many_skipped_items(old_models):
     form = irtcat.short_form(old_models, 15)
 

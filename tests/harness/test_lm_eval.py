@@ -206,6 +206,7 @@ def fill_cache(path, bomb, requests):
             cache[hash_args("generate_until", arguments)] = Bomb(str(bomb))
 
 
+@pytest.mark.slow
 def test_interrupted_drive_pays_for_no_answer_twice(simulated, calibrated, quiz, tmp_path):
     """A model that fails in its second batch; what it had said of that batch is kept as JSON.
 

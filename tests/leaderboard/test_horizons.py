@@ -113,6 +113,7 @@ def test_what_the_table_says(found):
     assert 0 < found.family_share < 1
 
 
+@pytest.mark.slow
 def test_subjects_that_did_all_or_nothing_have_one_end(found):
     none, everything = found.to_frame().iloc[6], found.to_frame().iloc[7]
     assert none["horizon"] == none["lower"] == 0

@@ -494,6 +494,7 @@ def test_recovered_abilities(key, data):
     assert 0.91 < inside.mean() < 0.98
 
 
+@pytest.mark.slow_cases("beta")
 @both
 def test_saved_banks_and_parts_of_them(key, data, tmp_path):
     _, responses, result = data(key)

@@ -119,6 +119,7 @@ def test_the_joint_fit_is_a_maximum_of_the_integral_over_both():
     assert (found["se"] < found["se_without"]).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_ids_match_times_and_responses_in_any_order():
     shuffled = TABLE.iloc[::-1, ::-1]
     long = TABLE.rename_axis("subject").reset_index().melt("subject", None, "item", "seconds")

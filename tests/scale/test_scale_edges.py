@@ -74,6 +74,7 @@ def test_report_lists_excluded_items_and_requested_factors(found):
     assert "| two lines |" in text
 
 
+@pytest.mark.slow
 def test_subjects_who_lack_a_part(found):
     table = found["a/b"].abilities
     assert (table["flag"][:20] == "no responses").all()

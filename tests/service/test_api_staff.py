@@ -207,6 +207,7 @@ def test_uploads_that_are_no_bank(admin):
     admin("POST", "uploads/banks", content=b"", headers=ZIP, status=415)
 
 
+@pytest.mark.slow
 def test_people_and_tickets(staff, service, published):
     proctor = staff("proctor")
     ada = proctor("POST", "people", {"name": "Ada Lovelace", "external": "s-1"})["id"]

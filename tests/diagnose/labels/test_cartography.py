@@ -76,6 +76,7 @@ def test_feasibility_of_another_bank(responses, bank):
     assert found.table.loc["i4", "feasibility"] == pytest.approx(0.4)
 
 
+@pytest.mark.slow
 def test_wrong_key_order_is_by_its_log_odds(responses, bank):
     prior = (0.1, 0.2)
     table = labels.rank(responses, bank, by="wrong-key", prior=prior).table

@@ -54,6 +54,7 @@ def test_wrong_keys_come_first(large):
     assert "4 more likely" in repr(found) or "5 more likely" in repr(found)
 
 
+@pytest.mark.slow
 def test_posterior_adds_up(large):
     table = large[2].table
     np.testing.assert_allclose(table["suspicion"], table["p_wrong_key"] + table["p_unrelated"])
