@@ -210,7 +210,6 @@ def test_pretest_and_first_items():
     assert thetas[2] == thetas[1]
 
 
-@pytest.mark.slow
 def test_score_optimal_is_the_law_of_total_variance():
     """Brute force over both answers: expected variance of the score over ability and answers."""
     bank = BANK.subset(np.arange(8))

@@ -119,7 +119,7 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
         np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.slow_cases("options0")
 @pytest.mark.parametrize(
     "options",
     [{}, {"equal": {"slope": [[0, 1, 2], [3, 4]]}}, {"priors": {"slope": ("lognormal", 0, 0.5)}}],

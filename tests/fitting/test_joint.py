@@ -70,7 +70,6 @@ def test_the_objective_never_falls(key):
     assert np.diff(result.trace).min() >= -1e-9 * abs(result.trace[-1])
 
 
-@pytest.mark.slow
 def test_marginal_log_likelihood_is_the_integral(oracle):
     X = with_gaps(simulate()[2])
     result = fit(Responses.from_array(X), "2pl", "joint")

@@ -170,7 +170,7 @@ def test_brute_force_rasch(oracle):
     np.testing.assert_allclose(np.sqrt(result.bank.covariance[:, 0, 0]), errors, rtol=0.01)
 
 
-@pytest.mark.slow_cases("1pl", "3pl", "4pl")
+@pytest.mark.slow_cases("1pl", "4pl")
 @every_model
 def test_log_likelihood_is_the_integral(key, X, oracle):
     result = run(X, key)

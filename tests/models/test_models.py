@@ -176,7 +176,6 @@ def test_textbook_formula(key, oracle):
     )
 
 
-@pytest.mark.slow
 @every_model
 def test_information_is_the_expected_curvature(key):
     theta = np.linspace(-5, 5, 11)

@@ -64,7 +64,6 @@ def responses(bank, X):
     return Responses.from_array(X, item_ids=bank.item_ids)
 
 
-@pytest.mark.slow
 def test_eap_is_the_integral_or_flagged(bank, X, brute):
     ability = score(bank, responses(bank, X))
     good = ability.flag == ""
@@ -108,7 +107,6 @@ def ml_of(bank, row, low=-6.0, high=6.0):
     return 0.5 * (low + high)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_ml_is_the_maximum_or_the_bound_on_its_side(bank, X, name):
     ability = score(bank, responses(bank, X), method="ml", precision=name)

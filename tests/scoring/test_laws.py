@@ -39,7 +39,6 @@ def responses(bank, X):
     return Responses.from_array(X, item_ids=bank.item_ids)
 
 
-@pytest.mark.slow
 def test_eap_is_the_integral(bank, X, oracle):
     rows = [0, 1, 1000, 1001]
     ability = score(bank, responses(bank, X))

@@ -158,7 +158,6 @@ def test_inclusion_follows_the_expected_spread_of_the_answers(calibration):
         assert subset.probabilities == pytest.approx(30 * sd[at] / sd.sum(), rel=1e-6)
 
 
-@pytest.mark.slow
 def test_the_weighted_mean_is_unbiased_for_any_subject(calibration):
     answers = np.random.default_rng(3).random(N_ITEMS)  # unlike anything calibrated
     means = []

@@ -66,7 +66,6 @@ def test_inclusion_probabilities_are_right(strategy, case):
         np.testing.assert_array_equal(frame, allowed)  # nobody is left out
 
 
-@pytest.mark.slow
 def test_weighted_mean_of_robust_has_no_bias():
     """Whatever a new model is like: here one that is right where the others are wrong."""
     x = dict(zip(DATA.item_ids, (np.arange(N) < 5).astype(float), strict=True))
