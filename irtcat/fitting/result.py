@@ -251,9 +251,10 @@ class Fit:
 
         Example:
             >>> from irtcat import Responses, fit
-            >>> x = np.random.default_rng(0).integers(0, 2, (60, 4))
+            >>> rng = np.random.default_rng(0)
+            >>> x = (rng.normal(size=(60, 1)) > rng.normal(size=(60, 4))).astype(int)
             >>> r = Responses.from_array(x)
-            >>> f = fit(r, groups=["a", "b"] * 30, invariance={"i4": "none"})
+            >>> f = fit(r, "rasch", groups=["a", "b"] * 30, invariance={"i4": "none"})
             >>> f.bank.n_items, f.bank_of("b").item_ids.tolist()
             (5, ['i1', 'i2', 'i3', 'i4'])
         """
