@@ -82,7 +82,6 @@ def test_core_first_and_then_the_subset_only_beyond_the_range():
     assert ((scores.lower[:12] <= truth) & (truth <= scores.upper[:12])).sum() >= 10
 
 
-@pytest.mark.slow
 def test_replays_choose_as_the_engine_does():
     """The choice of the plan's replays, in NumPy, is that of compiled sessions."""
     fixed = replace(the_plan().config.fixed, core=3, within=None)

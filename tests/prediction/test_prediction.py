@@ -566,6 +566,19 @@ def test_ridge_is_refitted_without_each_subject():
         np.testing.assert_allclose(ours(x[:2]), y.mean(0) + z[:2] @ slopes, atol=1e-9)
 
 
+def test_the_gaussian_process_has_intervals_of_one_error(bank, calibration, new, chosen):
+    half = {}
+    for level in (0.5, 0.8):
+        told = predict(calibration, chosen, new, bank=bank, estimator="gp", level=level)
+        inside = (told.lower > 0) & (told.upper < 1)
+        assert inside.sum() > 20
+        below, above = told.score - told.lower, told.upper - told.score
+        np.testing.assert_allclose(below[inside], above[inside], rtol=1e-6)
+        half[level] = np.where(inside, below / stats.norm.ppf(0.5 + level / 2), np.nan)
+    both = np.isfinite(half[0.5]) & np.isfinite(half[0.8])
+    np.testing.assert_allclose(half[0.5][both], half[0.8][both], rtol=1e-6)
+
+
 def test_gaussian_process_is_conditioning():
     """Mean and variance at the chosen hyperparameters, by inverting the joint covariance."""
     rng = np.random.default_rng(1)
