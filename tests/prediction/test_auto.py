@@ -1,6 +1,7 @@
 """The default estimator and strategy: their parts by brute force, and what they are for."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
-from irtcat.prediction import full_scores, score_rule, subjects
-from irtcat.prediction.equating import Below, Equating, full_score_curves
+from irtcat.prediction import auto, full_scores, score_rule, subjects
+from irtcat.prediction.curves import GRID as CURVE_GRID
+from irtcat.prediction.curves import Curves
+from irtcat.prediction.equating import GRID, HELD, TEMPER, Below, Equating, full_score_curves
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import Estimates, Evidence, Priors, Range
 from irtcat.prediction.regression import ridge_path
@@ -225,6 +228,40 @@ def equating_of(curves, item_weights, items, weights):
     return Equating(of_items, weights, item_weights[items], total, below)
 
 
+def test_curves_below_the_calibrated_scores_have_a_share_of_their_slopes():
+    rng = np.random.default_rng(6)
+    curves = ScoreCurves(rng.normal(size=4), rng.uniform(0.5, 1.5, 4))
+    end = -0.7
+    ours = Below(end, 1.1)(curves)
+    for h, share in enumerate(HELD):
+        for j in range(4):
+            for k in range(0, len(GRID), 15):
+                t, (a, b) = GRID[k], (curves.intercept[j], curves.slope[j])
+                slope = b if t >= end else share * b + (1 - share) * 1.1
+                expected = expit(a + b * end + slope * (t - end))
+                assert ours[h, j, k] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_posterior_of_the_curves_is_a_sum_over_the_grid():
+    rng = np.random.default_rng(7)
+    x = (rng.random((90, 6)) < expit(rng.normal(size=(90, 1)) + rng.normal(size=6))).astype(float)
+    weights, prior = rng.dirichlet(np.full(6, 3.0)), (-0.4, 0.8)
+    curves, items = Curves(x, weights, prior), np.array([1, 4])
+    answers = np.array([[1.0, 0.0], [1.0, 1.0]])
+    told = curves(items, answers)
+    for row, score in zip(answers, told.score, strict=True):
+        post = np.array(
+            [
+                norm.pdf(t, *prior) * np.prod(np.where(row == 1, p[items], 1 - p[items])) ** TEMPER
+                for t, p in zip(CURVE_GRID, curves.p.T, strict=True)
+            ]
+        )
+        post /= post.sum()
+        rest = [j for j in range(6) if j not in items]
+        expected = weights[items] @ row + post @ (weights[rest] @ curves.p[rest])
+        assert score == pytest.approx(expected, abs=1e-9)
+
+
 def test_equating_solves_its_equation():
     rng = np.random.default_rng(1)
     curves = ScoreCurves(rng.normal(size=50), rng.uniform(0.5, 1.5, 50))
@@ -262,6 +299,41 @@ def test_ridge_path_is_ridge():
         intercept, slopes = ridge_path(x, y, np.array([penalty]))
         ours = intercept + new @ slopes[:, 0]
         np.testing.assert_allclose(ours, expected, atol=1e-8)
+
+
+def test_the_blend_has_the_smallest_error_of_the_similar_subjects(calibration, alike, monkeypatch):
+    """Of regression, equating and factor scores; these are replaced by the scores with noise."""
+    seen = []
+    cross_validated = auto._cross_validated
+
+    def watched(task, calibrated, run, similar, begin):
+        y, fold = calibrated.y, calibrated.subjects.fold
+        noisy = y + np.random.default_rng(0).normal(0, 0.03, len(y))
+
+        def factors(self, out=None):
+            return SimpleNamespace(scores=lambda *_: noisy[fold == out])
+
+        monkeypatch.setattr(subjects.Subjects, "factors", factors)
+        result = cross_validated(task, calibrated, run, similar, begin)
+        monkeypatch.undo()
+        seen.append((y, similar, noisy, result))
+        return result
+
+    monkeypatch.setattr(auto, "_cross_validated", watched)
+    ids = calibration.item_ids[::5]  # the subject may have been asked its own half of them
+    predict(calibration, list(ids), without(alike.subset(subjects=range(1)), ids, 0.5))
+    ((y, similar, by_factors, (estimates, _, blend, _, shares)),) = seen
+
+    def blended(w, v):
+        return (1 - v) * (w * estimates[0] + (1 - w) * estimates[1]) + v * by_factors
+
+    def loss(w, v):
+        return ((blended(w, v) - y)[similar] ** 2).mean()
+
+    assert 0 < shares[1] < 1
+    np.testing.assert_allclose(blend, blended(*shares), atol=1e-12)
+    least = min(loss(w, v) for w in auto.BLENDS for v in auto.BLENDS)
+    assert loss(*shares) == pytest.approx(least, rel=1e-9)
 
 
 def test_the_further_out_the_likelier_outside():
