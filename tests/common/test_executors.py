@@ -135,7 +135,7 @@ def test_the_same_result(call, executors):
             assert done[-1] == reported[-1][1], "all, in the end"
 
 
-@pytest.mark.slow_cases("parallel_analysis")
+@pytest.mark.slow_cases("parallel_analysis", "bootstrap, bca")
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_what_is_no_executor(call):
     with pytest.raises(InputError, match=r"`executor` argument must be None or a concurrent"):

@@ -258,6 +258,7 @@ def test_numbers_are_read_as_written(value):
         assert number_of(f"{float(value):.12f}") == value
 
 
+@pytest.mark.slow
 @given(st.text(max_size=30))
 @settings(deadline=None)
 def test_any_text_is_a_number_or_none(text):
