@@ -16,6 +16,7 @@ a fixture, to the next one that needs it.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -145,9 +146,15 @@ def main() -> None:
     parser.add_argument("--quick", type=float, default=0.2, help="seconds of a case that stays")
     parser.add_argument("--gain", type=float, default=4.0, help="lines a second of one that stays")
     given, further = parser.parse_known_args()
+    if importlib.util.find_spec("coverage") is None:
+        parser.error("coverage is not installed: pip install coverage")
     if given.step == "record":
+        if given.folder.exists():
+            parser.error(f"{given.folder} exists: each record has a folder of its own")
         record(given.folder, further)
     else:
+        if not any(given.folder.glob("*.jsonl")):
+            parser.error(f"{given.folder} has no record: run the step `record` first")
         propose(given.folder, given.quick, given.gain)
 
 
