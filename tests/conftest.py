@@ -30,6 +30,8 @@ CHECKED_MODULES = [
     "irtcat.latent.score_covariance",
     "irtcat.scoring.posteriors",
     "irtcat.scoring.points",
+    "irtcat.fitting.em.problem",
+    "irtcat.fitting.em.expansion",
     "irtcat.fitting.em.iteration",
     "irtcat.fitting.em.m_step",
     "irtcat.fitting.em.start",

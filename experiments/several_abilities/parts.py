@@ -97,8 +97,8 @@ def profile(case):
     """One row: seconds of the parts of a fit."""
     start = time.process_time()
     from irtcat import fit
-    from irtcat.fitting import marginal, multidimensional, multidimensional_data, unidimensional
-    from irtcat.fitting.em import iteration
+    from irtcat.fitting import axes, design, marginal, multidimensional, refinement, unidimensional
+    from irtcat.fitting.em import directions, iteration
 
     model, n, m, *_ = CASES[case]
     x, options = data(*CASES[case])
@@ -115,17 +115,15 @@ def profile(case):
     row["warm, with errors"] = time.process_time() - start
     seconds: dict[str, float] = {}
     iteration.sums_at = timed(seconds, "E-step", iteration.sums_at)
-    multidimensional.sums_at = iteration.sums_at
+    axes.sums_at = refinement.sums_at = iteration.sums_at
     iteration.em_update = timed(seconds, "M-step", iteration.em_update)
-    shown = multidimensional_data.run_em
-    multidimensional_data.run_em = timed(seconds, "iterations", shown)
+    shown = refinement.run_em
+    refinement.run_em = timed(seconds, "iterations", shown)
     unidimensional.run_covered = timed(seconds, "iterations", unidimensional.run_covered)
-    name = "_finer_log_likelihood"
+    name = "finer_log_likelihood"
     setattr(multidimensional, name, timed(seconds, "finer check", getattr(multidimensional, name)))
-    multidimensional_data.first_modes = timed(
-        seconds, "first modes", multidimensional_data.first_modes
-    )
-    for module in (multidimensional, unidimensional):
+    refinement.modes_of = timed(seconds, "modes", refinement.modes_of)
+    for module in (design, directions):
         module.set_up = timed(seconds, "set-up", module.set_up)
     marginal.fit_of = timed(seconds, "bank", marginal.fit_of)
     start = time.process_time()
@@ -139,7 +137,7 @@ def profile(case):
     row["bare"], row["products"] = bare(n, m, BARE_NODES.get(CASES[case][3], 961))
     # The E-steps after the iterations (identified axes, finer check) count in those parts.
     row |= {f"{part} s": value for part, value in sorted(seconds.items())}
-    outside = ("iterations", "finer check", "first modes", "set-up", "bank")
+    outside = ("iterations", "finer check", "modes", "set-up", "bank")
     row["rest s"] = total - sum(seconds.get(part, 0.0) for part in outside)
     return row
 

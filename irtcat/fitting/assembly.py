@@ -23,7 +23,7 @@ from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.outcome import Ending
-from irtcat.fitting.problem.uncategorised import QUASI, likelihood_notes, share_at_edge
+from irtcat.fitting.problem.uncategorised import likelihood_notes, share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.io.source import ResponseSource
 from irtcat.models import (
@@ -241,7 +241,7 @@ def fit_of(
     )
     if anchors is not None:
         items = with_anchors(items, anchors)
-    likelihood = likelihood_notes(responses, cls)
+    likelihood, quasi = likelihood_notes(responses, cls)
     most = int(item_categories(model).max())
     codes = responses.codes if isinstance(responses, Responses) else tuple(range(most))
     provenance = {
@@ -267,7 +267,7 @@ def fit_of(
         converged=ending.converged,
         n_iterations=ending.n_iterations,
         n_parameters=estimates.n_parameters,
-        message=" ".join([ending.message, *([QUASI] if QUASI in likelihood.values() else [])]),
+        message=" ".join(filter(None, [ending.message, quasi])),
         notes=tuple(filter(None, notes)),
         trace=ending.trace,
         priors=prior.description,

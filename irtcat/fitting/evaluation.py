@@ -12,9 +12,9 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
 from irtcat.fitting.em.covariance import Covariance
+from irtcat.fitting.em.identification import marginal_log_likelihoods
 from irtcat.fitting.em.priors import prior_table
 from irtcat.fitting.em.start import Start, further_start, starting_point
-from irtcat.fitting.em.steep_items import marginal_log_likelihoods
 from irtcat.fitting.outcome import Ending
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification

@@ -24,9 +24,6 @@ from irtcat.responses._summary import rare_cells
 FIRST_CELLS, MOST_CELLS = 2**16, 2**22
 """Responses read at a time: few at first, as most data are connected by their first rows."""
 
-BY_ITEM = ("block", "block sandwich")
-"""Standard errors of each item with the others known."""
-
 
 def linked_items(
     observed: Iterable[BoolArray], informative: BoolArray, known: BoolArray
@@ -186,16 +183,6 @@ def _weights_note(result: Fit, weights: FloatArray | None) -> str:
     )
 
 
-def _errors_note(result: Fit, asked: str) -> str:
-    if not (asked.startswith("full") and result.bank.provenance["standard_errors"] in BY_ITEM):
-        return ""
-    return (
-        "Standard errors are those of each item alone, which are too small: the information of all "
-        "parameters together is not positive definite. Fewer parameters, more subjects or priors "
-        "would make it so."
-    )
-
-
 def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
     """The fit with further notes in its message and its notes, and the blocks of its items."""
     bank = result.bank
@@ -205,7 +192,6 @@ def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
         _weights_note(result, weights),
         _few_note(result, specification),
         _bounds_note(bank),
-        _errors_note(result, specification.standard_errors),
     ]
     notes += [_repeats_note(result.responses), _rare_note(result.responses), _unused_note(bank)]
     statistics = bank.statistics

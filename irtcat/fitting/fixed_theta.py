@@ -7,65 +7,30 @@ they are few, otherwise a grid fine enough for exact interpolation of the curves
 estimates the items.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Array
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
-from irtcat.fitting.em.covariance import Covariance, complete_information, inverse_blocks
+from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.identification import with_ties
-from irtcat.fitting.em.m_step import Constraints, at_bounds, log_prior, m_step, penalised_terms
-from irtcat.fitting.em.rows import Rows
-from irtcat.fitting.em.setup import FitData, FitSetup, read_data, set_up
+from irtcat.fitting.em.m_step import at_bounds
+from irtcat.fitting.em.rows import FitData, read_data
+from irtcat.fitting.em.setup import FitSetup, set_up
 from irtcat.fitting.em.start import Start, further_start
-from irtcat.fitting.outcome import Ending, until_small
+from irtcat.fitting.item_regression import ItemRegression, climb, collect, covariance_given_theta
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
-from irtcat.latent import item_curves
-from irtcat.latent.line import STENCIL
 from irtcat.models import STANDARD_FORM, ItemModel, field_columns, pack, unpack
 from irtcat.responses import Responses
 from irtcat.scoring import Ability
-
-N_NODES = 257
-"""Smallest number of grid nodes; up to this many distinct abilities are the nodes themselves."""
-WIDEST_SPACING = 0.125
-"""Spacing of the grid, in SDs of the abilities."""
-BLOCK_CELLS = 2**22
-"""Cells of the statistics that are computed at a time."""
-STEPS = 8
-"""Newton steps of each M-step."""
-TOLERANCE = 1e-4
-
-
-class _Regression(NamedTuple):
-    """Inputs of every step: the items, the sums of their responses, the constraints."""
-
-    template: ItemModel
-    nodes: Array
-    counts: Array
-    totals: Array
-    constraints: Constraints
-    tied: tuple[int, ...]
-
-
-class _Climbed(NamedTuple):
-    """Result of the Newton steps."""
-
-    params: Array
-    log_likelihood: float
-    ending: Ending
 
 
 def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
@@ -104,113 +69,6 @@ def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
             "Leave such subjects out with responses.subset.",
         )
     return values
-
-
-def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatArray]]:
-    """Nodes for the abilities, and a function for the interpolation weights.
-
-    Args:
-        theta: the abilities.
-
-    Returns:
-        The nodes, and a function from row numbers to weights (rows x nodes) whose rows sum to 1:
-        ``weights @ f(nodes)`` is ``f(theta)`` for every smooth curve ``f``.
-    """
-    distinct, which = np.unique(theta, return_inverse=True)
-    if len(distinct) <= N_NODES:
-        return distinct, lambda rows: np.eye(len(distinct))[which[rows]]
-    reach = float(np.ptp(theta))
-    n_nodes = max(N_NODES, int(np.ceil(reach / (WIDEST_SPACING * theta.std()))) + 1)
-    nodes = np.linspace(theta.min(), theta.max(), n_nodes)
-    u = (theta - nodes[0]) / (nodes[1] - nodes[0])
-    first = np.clip(np.floor(u).astype(int) - STENCIL // 2 + 1, 0, n_nodes - STENCIL)
-
-    def weights(rows: np.ndarray) -> FloatArray:
-        out = np.zeros((len(rows), n_nodes))
-        index = first[rows, None] + np.arange(STENCIL)
-        np.put_along_axis(out, index, _lagrange(u[rows] - first[rows]), axis=1)
-        return out
-
-    return nodes, weights
-
-
-def _lagrange(v: FloatArray) -> FloatArray:
-    """Weights of the nodes 0..7 that interpolate at ``v``, always in float64."""
-    k = np.arange(STENCIL)
-    columns = [np.prod((v[:, None] - k[k != i]) / (i - k[k != i]), axis=1, dtype=float) for i in k]
-    return np.stack(columns, axis=1)
-
-
-@jit
-def _add(sums: Any, statistics: Array, mask: Array | None, weights: Array) -> Any:
-    """Add a block of rows to the sums at the nodes."""
-    counts = jnp.einsum("ng,cnj->cgj", weights, statistics)
-    here = weights.sum(0) if mask is None else weights.T @ mask
-    return sums[0] + counts, sums[1] + here
-
-
-def _collect(
-    template: ItemModel, rows: Rows, theta: FloatArray, dtype: np.dtype
-) -> tuple[Array, Array, Array]:
-    """Nodes, sums of the statistics at them and numbers of subjects, in one pass over the rows."""
-    x, has_missing = rows.x, rows.has_missing
-    points, weights_of = spread(theta)
-    nodes = jnp.asarray(points, dtype)
-    n_contrasts = jax.eval_shape(item_curves, template, nodes).contrast.shape[0]
-    n_nodes, n_items = len(points), x.shape[1]
-    sums: Any = jnp.zeros((n_contrasts, n_nodes, n_items), dtype), jnp.zeros(n_nodes, dtype)
-    if has_missing:
-        sums = sums[0], jnp.zeros((n_nodes, n_items), dtype)
-    size = max(1, BLOCK_CELLS // (n_contrasts * max(n_items, n_nodes)))
-    for begin in range(0, len(x), size):
-        block = np.arange(begin, min(begin + size, len(x)))
-        statistics, mask = template.sufficient_statistics(
-            jnp.asarray(x[block]), n_contrasts, has_missing, dtype
-        )
-        weights = rows.weights[block, None] * weights_of(block)
-        sums = _add(sums, statistics, mask, jnp.asarray(weights, dtype))
-    return nodes, *sums
-
-
-@jit
-def _values(regression: _Regression, params: Array) -> tuple[Array, Array]:
-    """Log-likelihood and log-posterior, summed over the items."""
-    template, nodes, counts, totals, constraints, _ = regression
-    value, _, _ = penalised_terms(template, params, counts, totals, constraints, nodes)
-    return (value - log_prior(params, constraints)).sum(), value.sum()
-
-
-_m_step = jit(m_step, static_argnames=("tied",))
-
-
-def _climb(regression: _Regression, params: Array, specification: Specification[EM]) -> _Climbed:
-    """Repeat M-steps until the first Newton step is within the tolerance."""
-    solver = specification.solver
-    tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
-    template, nodes, counts, totals, constraints, tied = regression
-    everyone = jnp.ones(params.shape[0], params.dtype)
-    regression = regression._replace(tied=())
-    likelihood = np.nan
-
-    def take() -> tuple[float, float]:
-        nonlocal params, likelihood
-        moved = _m_step(
-            template,
-            params,
-            counts,
-            totals,
-            constraints,
-            everyone,
-            tied=tied,
-            n_steps=jnp.int32(STEPS),
-            nodes=nodes,
-        )
-        params = moved.params
-        likelihood, posterior = map(float, _values(regression, params))
-        return posterior, float(moved.step)
-
-    ending = until_small(take, tolerance, solver.max_iterations, specification.progress)
-    return _Climbed(params, likelihood, ending)
 
 
 def _first_guess(
@@ -282,8 +140,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         setup = _with_unit_slopes(setup, cls)
         start = further_start(setup.start, setup.template, specification)
         params = _first_guess(data, setup, start, theta, population)
-        nodes, counts, totals = _collect(setup.template, data.rows, theta, dtype)
-        regression = _Regression(
+        nodes, counts, totals = collect(setup.template, data.rows, theta, dtype)
+        regression = ItemRegression(
             template=setup.template,
             nodes=nodes,
             counts=counts,
@@ -291,8 +149,8 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
             constraints=setup.prior.constraints,
             tied=setup.tied,
         )
-        ended = _climb(regression, jnp.asarray(params, dtype), specification)
-        covariance = _covariance(regression, ended.params, specification.standard_errors)
+        ended = climb(regression, jnp.asarray(params, dtype), specification)
+        covariance = covariance_given_theta(regression, ended.params, specification.standard_errors)
     estimates = Estimates(
         blank=setup.blank,
         categories=data.categories,
@@ -311,12 +169,3 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
         method="fixed theta",
     )
     return fit_of(responses, cls, estimates, precision=data.precision, latent=population)
-
-
-def _covariance(regression: _Regression, params: Array, which: str) -> FloatArray | None:
-    """Inverse of the observed information of each item at the fixed theta."""
-    if which == "none":
-        return None
-    template, nodes, counts, totals, constraints, tied = regression
-    information = complete_information(template, params, counts, totals, constraints, nodes)
-    return inverse_blocks(np.asarray(information, float), np.asarray(constraints.free), tied)

@@ -8,11 +8,12 @@ from irtcat._common.blas import one_blas_thread
 from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat.fitting.assembly import fit_of
+from irtcat.fitting.design import check_space
 from irtcat.fitting.em.checkpoint import check_checkpoint
 from irtcat.fitting.em.covariance import covariance_of
-from irtcat.fitting.em.setup import read_data
+from irtcat.fitting.em.rows import read_data
 from irtcat.fitting.fixed_theta import fit_fixed_theta
-from irtcat.fitting.multidimensional import SpaceSolution, check_space, solve_space
+from irtcat.fitting.multidimensional import SpaceSolution, solve_space
 from irtcat.fitting.problem.groups import group_table, populations_by_group
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
@@ -53,6 +54,8 @@ def fit_em(
             solution = solve(data, dtype)
         covariance = covariance_of(solution.curvature, specification.standard_errors)
     estimates, moments, fields = solution.on_bank_scale(covariance)
+    note = covariance.note(specification.standard_errors)
+    fields["notes"] = (*fields.get("notes", ()), note)
     rows, grouping = data.rows, data.grouping
     if grouping is not None:
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)

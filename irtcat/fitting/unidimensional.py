@@ -2,59 +2,31 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, estimates_of_em
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.directions import highest_start, other_starts
-from irtcat.fitting.em.driver import Ended, Settings, checkpoint_of, loop_settings, named_settings
+from irtcat.fitting.em.directions import Begun, begin
+from irtcat.fitting.em.driver import Ended, checkpoint_of, named_settings
 from irtcat.fitting.em.identification import (
     best_latent,
-    fixes_the_scale,
     populations,
     reflected,
     run_covered,
-    start_on_scale,
     with_population,
-    with_ties,
 )
-from irtcat.fitting.em.iteration import EMState, Problem, StepRule
-from irtcat.fitting.em.padding import ItemFill
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.em.setup import FitData, FitSetup, set_up
-from irtcat.fitting.em.start import Start, further_start
+from irtcat.fitting.em.problem import Problem
+from irtcat.fitting.em.rows import FitData
+from irtcat.fitting.em.setup import FitSetup, set_up
 from irtcat.fitting.em.unidimensional_curvature import OneAbility
 from irtcat.fitting.explanatory import Explained, check_explained, explain
 from irtcat.fitting.outcome import Ending, Outcome
-from irtcat.latent import LayoutPlan, LineQuadrature, PopulationDesign
 from irtcat.models import STANDARD_FORM, ItemModel, field_columns
 
 ABOVE = 1e-6
 """Log-likelihood per subject above which it cannot be one of categories."""
-
-
-class _Begun(NamedTuple):
-    """A problem with the state of its best start.
-
-    Attributes:
-        problem: the problem.
-        state: its first state.
-        settings: of the iterations.
-        start: the starting values of the first start.
-        note: which start was chosen, if not the first.
-        fixes_scale: whether fixed or shared parameters fix the scale.
-        share: share of the responses that are observed.
-    """
-
-    problem: Problem
-    state: EMState
-    settings: Settings
-    start: Start
-    note: str
-    fixes_scale: bool
-    share: float
 
 
 def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
@@ -65,59 +37,7 @@ def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
     return 1 if upright else -1
 
 
-def _problem(setup: FitSetup) -> Problem:
-    """Everything that is constant during the iterations."""
-    data, prior, size = setup.data, setup.prior, setup.dtype.itemsize
-    rows, engine, grouping = data.rows, data.engine, data.grouping
-    plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
-    n_groups = 1 if grouping is None else len(grouping.labels)
-    return setup.problem(
-        prior,
-        template=setup.template,
-        x=setup.x,
-        tied=setup.tied,
-        rule=LineQuadrature(plan),
-        population=PopulationDesign(1, 1, n_groups=n_groups, first_is_free=grouping is not None),
-        step_rule=StepRule(rescale=True, pooled=True, scaled=prior.scaled),
-        group=None if grouping is None else jax.device_put(rows.group),
-        fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
-    )
-
-
-def _begin(setup: FitSetup) -> _Begun:
-    """Choose the start with the highest objective."""
-    data = setup.data
-    specification = data.specification
-    template, prior, tied, fixed = setup.template, setup.prior, setup.tied, setup.fixed
-    start = further_start(setup.start, template, specification)
-    known = None
-    if setup.anchors is not None:
-        known = setup.anchors.first_population(data.responses, setup.dtype)
-    fixes_scale = fixes_the_scale(template, fixed, tied)
-    problem = _problem(setup)
-    # Groups under priors that fix the scale are fitted on the reference's scale from the start.
-    expands = specification.solver.expand and not fixes_scale
-    expands &= data.grouping is None or not prior.scaled
-    settings = loop_settings(specification.solver, data.precision, expands)
-    begun = []
-    for one in [start, *other_starts(setup, problem)]:
-        params = with_ties(prior.with_held(template, one.params), tied, prior.constraints)
-        begun.append(start_on_scale(problem, one._replace(params=params), fixed, expands, known))
-    problem, state, note = highest_start(begun, settings)
-    most = getattr(setup.blank, "trials", 1.0)  # where trials are counted, not cells
-    n_cells = data.rows.weights.sum() * data.rows.x.shape[1]
-    return _Begun(
-        problem=problem,
-        state=state,
-        settings=settings,
-        start=start,
-        note=note,
-        fixes_scale=fixes_scale,
-        share=float((start.item_n / most).sum() / n_cells),
-    )
-
-
-def _iterate(setup: FitSetup, begun: _Begun) -> "LineSolution":
+def _iterate(setup: FitSetup, begun: Begun) -> "LineSolution":
     """EM, and the rounds of the regressions on features."""
     data, prior, settings = setup.data, setup.prior, begun.settings
     specification, rows = data.specification, data.rows
@@ -166,7 +86,7 @@ class LineSolution(NamedTuple):
     """
 
     setup: FitSetup
-    begun: _Begun
+    begun: Begun
     problem: Problem
     ended: Ended
     prior: PriorTable
@@ -250,7 +170,7 @@ def solve_line(data: FitData, dtype: np.dtype) -> LineSolution:
     setup = set_up(data, 1, dtype, positive=data.specification.positive)
     if features is not None and features.item is not None:
         check_explained(setup.template, setup.prior)
-    begun = _begin(setup)
+    begun = begin(setup)
     reached = _iterate(setup, begun)
     problem, ended, latent = with_population(
         reached.problem, reached.ended, reached.prior, reached.latent, begun.fixes_scale

@@ -332,3 +332,27 @@ def density_scores(
         return -0.5 * (z**2).sum() - jnp.log(jnp.diagonal(root)).sum()
 
     return jax.vmap(jax.grad(log_density), (None, 0))(numbers, theta).reshape(len(theta), -1)
+
+
+def group_moments(populations: Populations) -> dict[str, FloatArray]:
+    """Means, SDs and correlations of each group."""
+    mean, covariance = (np.asarray(a, float) for a in (populations.mean, populations.covariance))
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    correlation = covariance / (sd[:, :, None] * sd[:, None, :])
+    return {"mean": mean, "sd": sd, "correlation": correlation}
+
+
+def moment_slopes(numbers: FloatArray, dims: int) -> dict[str, FloatArray]:
+    """Derivatives of means, SDs and correlations of each group by the populations' numbers."""
+    n_groups, size = numbers.shape
+    out = {
+        name: np.zeros((n_groups, *shape, n_groups, size))
+        for name, shape in (("mean", [dims]), ("sd", [dims]), ("correlation", [dims, dims]))
+    }
+    for group, (logs, free) in enumerate(zip(*np.split(numbers[:, dims:], [dims], 1), strict=True)):
+        out["mean"][group, :, group, :dims] = np.eye(dims)
+        out["sd"][group, :, group, dims : 2 * dims] = np.diag(np.exp(logs))
+        change: Any = correlation_root(free, dims) @ root_slopes(free, dims).swapaxes(1, 2)
+        both = np.moveaxis(change + change.swapaxes(1, 2), 0, -1)
+        out["correlation"][group, :, :, group, 2 * dims :] = both
+    return out

@@ -7,8 +7,9 @@ import pytest
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
 from irtcat.fitting.em import m_step as m_steps
-from irtcat.fitting.em.iteration import StepRule, _newton_step
+from irtcat.fitting.em.iteration import _newton_step
 from irtcat.fitting.em.m_step import Constraints, m_step
+from irtcat.fitting.em.problem import StepRule
 from irtcat.latent import EStep, ExpectedSums
 from irtcat.models import Design, TwoPL, in_precision
 

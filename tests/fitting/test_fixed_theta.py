@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from irtcat import EM, InputError, ItemBank, Responses, fit, score
 from irtcat._common.precision import precision
-from irtcat.fitting.fixed_theta import N_NODES, spread
+from irtcat.fitting.item_regression import N_NODES, spread
 from irtcat.latent import cells_of, item_curves
 from irtcat.models import unpack
 

@@ -30,7 +30,6 @@ from jaxtyping import Array, Float
 
 from irtcat._common.compilation import SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.iteration import EMPoint, Problem
 from irtcat.fitting.em.m_step import (
     Constraints,
     count_distinct,
@@ -39,8 +38,10 @@ from irtcat.fitting.em.m_step import (
     prior_slopes,
     spread_of,
 )
+from irtcat.fitting.em.problem import EMPoint, Problem
 from irtcat.fitting.em.score_sums import Sums
-from irtcat.latent import EStep
+from irtcat.latent import EStep, PopulationDesign
+from irtcat.latent.population import moment_slopes
 from irtcat.models import ItemModel, as_points, unpack
 
 FULL_WORK = 3e10
@@ -62,6 +63,16 @@ class Covariance(NamedTuple):
     full: FloatArray | None = None
     latent: FloatArray | None = None
     how: str = "none"
+
+    def note(self, asked: str) -> str:
+        """The note that errors are those of each item alone, where those of all were asked for."""
+        if not (asked.startswith("full") and self.how.startswith("block")):
+            return ""
+        return (
+            "Standard errors are those of each item alone, which are too small: the information of "
+            "all parameters together is not positive definite. Fewer parameters, more subjects or "
+            "priors would make it so."
+        )
 
 
 def inverse_of_all(
@@ -281,3 +292,25 @@ def with_priors(information: Array, params: Array, constraints: Constraints) -> 
     """The information of each item with that of its priors."""
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
     return information + prior_slopes(params, constraints)[1][..., None] * eye
+
+
+def population_errors(
+    design: PopulationDesign, point: EMPoint, covariance: Covariance
+) -> dict[str, FloatArray] | None:
+    """Standard errors of means, SDs and correlations of each group, by the delta method."""
+    if covariance.latent is None:
+        return None
+
+    def error(slopes: Any) -> FloatArray:
+        flat = np.asarray(slopes, float).reshape(-1, design.estimated.size)
+        flat = np.where(design.estimated.ravel(), flat, 0.0)
+        latent = np.nan_to_num(np.asarray(covariance.latent))
+        variance = np.einsum("ij,jk,ik->i", flat, latent, flat)
+        known = np.abs(flat).max(axis=1) > 1e-9  # rounding of a constant
+        errors = np.sqrt(np.where(known, np.maximum(variance, 0), np.nan))
+        return errors.reshape(slopes.shape[:-2])
+
+    by_number = moment_slopes(np.asarray(point.population, float), design.dims)
+    errors = {name: error(slopes) for name, slopes in by_number.items()}
+    errors["correlation"] = np.nan_to_num(errors["correlation"])
+    return errors

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, em_step
+from irtcat.fitting.em.iteration import EMUpdate, em_step
+from irtcat.fitting.em.problem import EMPoint, EMState, Problem
 from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
 from irtcat.models import parameter_matrix, unpack
 

@@ -9,14 +9,18 @@ this beforehand; for ordinary data they cost little and no other start is tried.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import rotate_loadings
-from irtcat.fitting.em.driver import Settings, run_em
-from irtcat.fitting.em.iteration import EMState, Problem
+from irtcat.fitting.em.driver import Settings, loop_settings, run_em
+from irtcat.fitting.em.identification import fixes_the_scale, start_on_scale, with_ties
+from irtcat.fitting.em.padding import ItemFill
+from irtcat.fitting.em.problem import EMState, Problem, StepRule
 from irtcat.fitting.em.setup import FitSetup
-from irtcat.fitting.em.start import Start, points_of
+from irtcat.fitting.em.start import Start, further_start, points_of
+from irtcat.latent import LayoutPlan, LineQuadrature, PopulationDesign
 from irtcat.models import field_columns
 
 MOST_ITEMS, MOST_ROWS = 200, 400
@@ -183,3 +187,77 @@ def highest_start(starts: Sequence[tuple[Problem, EMState]], settings: Settings)
         f"{best + 1} was higher than the first by {gain:.2f} and was taken."
     )
     return ChosenStart(starts[best][0], state, note if gain > REPORTED_GAIN else "")
+
+
+class Begun(NamedTuple):
+    """A problem with the state of its best start.
+
+    Attributes:
+        problem: the problem.
+        state: its first state.
+        settings: of the iterations.
+        start: the starting values of the first start.
+        note: which start was chosen, if not the first.
+        fixes_scale: whether fixed or shared parameters fix the scale.
+        share: share of the responses that are observed.
+    """
+
+    problem: Problem
+    state: EMState
+    settings: Settings
+    start: Start
+    note: str
+    fixes_scale: bool
+    share: float
+
+
+def _problem(setup: FitSetup) -> Problem:
+    """Everything that is constant during the iterations."""
+    data, prior, size = setup.data, setup.prior, setup.dtype.itemsize
+    rows, engine, grouping = data.rows, data.engine, data.grouping
+    plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
+    n_groups = 1 if grouping is None else len(grouping.labels)
+    return setup.problem(
+        prior,
+        template=setup.template,
+        x=setup.x,
+        tied=setup.tied,
+        rule=LineQuadrature(plan),
+        population=PopulationDesign(1, 1, n_groups=n_groups, first_is_free=grouping is not None),
+        step_rule=StepRule(rescale=True, pooled=True, scaled=prior.scaled),
+        group=None if grouping is None else jax.device_put(rows.group),
+        fill=ItemFill(len(prior.aside), len(rows.weights) if engine is None else np.inf),
+    )
+
+
+def begin(setup: FitSetup) -> Begun:
+    """Choose the start with the highest objective."""
+    data = setup.data
+    specification = data.specification
+    template, prior, tied, fixed = setup.template, setup.prior, setup.tied, setup.fixed
+    start = further_start(setup.start, template, specification)
+    known = None
+    if setup.anchors is not None:
+        known = setup.anchors.first_population(data.responses, setup.dtype)
+    fixes_scale = fixes_the_scale(template, fixed, tied)
+    problem = _problem(setup)
+    # Groups under priors that fix the scale are fitted on the reference's scale from the start.
+    expands = specification.solver.expand and not fixes_scale
+    expands &= data.grouping is None or not prior.scaled
+    settings = loop_settings(specification.solver, data.precision, expands)
+    begun = []
+    for one in [start, *other_starts(setup, problem)]:
+        params = with_ties(prior.with_held(template, one.params), tied, prior.constraints)
+        begun.append(start_on_scale(problem, one._replace(params=params), fixed, expands, known))
+    problem, state, note = highest_start(begun, settings)
+    most = getattr(setup.blank, "trials", 1.0)  # where trials are counted, not cells
+    n_cells = data.rows.weights.sum() * data.rows.x.shape[1]
+    return Begun(
+        problem=problem,
+        state=state,
+        settings=settings,
+        start=start,
+        note=note,
+        fixes_scale=fixes_scale,
+        share=float((start.item_n / most).sum() / n_cells),
+    )

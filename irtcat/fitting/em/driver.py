@@ -10,8 +10,9 @@ from irtcat._common.checks import InputError
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.checkpoint import Checkpoint, Identity, Snapshot, digest
 from irtcat.fitting.em.extrapolation import Extrapolation, History
-from irtcat.fitting.em.iteration import EMPoint, EMState, EMUpdate, Problem, em_step
+from irtcat.fitting.em.iteration import EMUpdate, em_step
 from irtcat.fitting.em.m_step import at_bounds
+from irtcat.fitting.em.problem import EMPoint, EMState, Problem
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.outcome import Ending, Outcome, Step, check_finite, iterate
 from irtcat.fitting.solvers import EM

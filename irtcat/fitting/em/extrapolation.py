@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.iteration import EMPoint
 from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.problem import EMPoint
 
 MEMORY = 6
 """Number of earlier steps that the extrapolation uses."""

@@ -22,12 +22,16 @@ nothing has to be compiled.
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import expit
 
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.m_step import RIDGE
+from irtcat.fitting.em.m_step import RIDGE, MStep
+from irtcat.fitting.em.problem import EMPoint, Problem
+from irtcat.latent import CorrelationTerms, EStep, populations_of
+from irtcat.models import OnePL, ThreePL, TwoPL, unpack
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 """Gauss-Hermite nodes over each eta, and their weights."""
@@ -259,3 +263,61 @@ def full_step(
         last, size = size, inner(residual, smooth)
         direction = plus(smooth, size / last, direction)
     return step
+
+
+CAN_BE_LENGTHENED = (OnePL, TwoPL, ThreePL)
+"""Models whose steps are lengthened with the missing information: see `fitting.em.full_step`."""
+
+NEAR = 1.0
+"""Steps of items with a lower asymptote are lengthened below this size (standard errors): far from
+the maximum the lengthened steps of asymptotes overshoot."""
+
+STEP_CELLS = 1e5
+"""Maximum number of responses for the missing information: beyond it, every k-th row is used."""
+
+
+def lengthened(
+    problem: Problem,
+    point: EMPoint,
+    plain: EMPoint,
+    new: MStep,
+    belief: EStep,
+    n: float,
+    terms: CorrelationTerms | None,
+) -> EMPoint:
+    """The EM step lengthened with the missing information (see `irtcat.fitting.em.full_step`)."""
+    c, dims = jax.tree.map(np.asarray, problem.constraints), problem.population.dims
+    (block,) = problem.blocks()  # only fits in memory are lengthened
+    x = np.asarray(block.x)
+    rows = slice(None, None, max(1, int(x.size // STEP_CELLS)))
+    root: Any = populations_of(np.asarray(point.population, float), dims).root[0]
+    weights = np.asarray(problem.weights, float)[rows]
+    posteriors = Posteriors(
+        np.asarray(belief.mean, float)[rows] @ root.T,
+        root @ np.asarray(belief.covariance, float)[rows] @ root.T,
+        weights * (n / weights.sum()),
+    )
+    x, params = x[rows], np.asarray(point.params, float)
+    model: Any = unpack(problem.template, params)
+    lower = getattr(model, "logit_lower", None)
+    answered = x >= 0 if problem.has_missing else None
+    arguments = model.slope, model.intercept, lower, posteriors, x == 1, answered
+    scores = item_scores(*arguments)
+    inside = (plain.params > c.lower) & (plain.params < c.upper)
+    active = c.free & inside
+    nothing = np.zeros((0, 0))
+    latent = LatentInformation(np.zeros((0, dims, dims)), nothing, nothing)
+    if terms is not None:
+        vectors, values = terms.vectors, n * terms.values
+        information, inverse = ((vectors * by) @ vectors.T for by in (values, 1 / values))
+        latent = LatentInformation(terms.precision, information, inverse)
+    pairs = slice(2 * dims, 2 * dims + len(latent.precision))
+    free = (plain.population - point.population)[0, pairs]
+    step = Displacement(np.asarray(plain.params - params, float), np.asarray(free, float))
+    information = np.asarray(new.information, float)
+    long_step = full_step(step, information, latent, active, scores, model.slope, posteriors)
+    moved = np.where(active, np.clip(params + long_step.params, c.lower, c.upper), plain.params)
+    population = plain.population.copy()
+    population[0, pairs] = point.population[0, pairs] + long_step.free
+    near = lower is None or float(new.step) < NEAR
+    return EMPoint(moved, population) if near else plain

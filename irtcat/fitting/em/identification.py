@@ -1,10 +1,11 @@
-"""What defines the scale of a fit of one ability, and the populations on it."""
+"""What defines the scale of a fit of one ability, the populations on it, and steep items."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray, IntArray
@@ -12,16 +13,17 @@ from irtcat.fitting.em.anchors import ScaleMap
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, em_step
+from irtcat.fitting.em.iteration import em_step
 from irtcat.fitting.em.m_step import Constraints, averaged
 from irtcat.fitting.em.priors import PriorTable, scale_columns, ties_fix_the_scale
+from irtcat.fitting.em.problem import EMPoint, EMState, Problem
 from irtcat.fitting.em.start import Start
-from irtcat.fitting.em.steep_items import steep_likelihood
 from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
-from irtcat.models import ItemModel, pack, unpack
+from irtcat.models import ItemModel, pack, steepest_slope, unpack
+from irtcat.scoring import changes_too_fast, posterior
 
 GRID_SDS, NARROWEST = 6.0, 0.3
 """SDs that the grid reaches on either side of a population, and the smallest SD used for it."""
@@ -34,6 +36,12 @@ MAX_ROUNDS, CLOSE = 30, 1e-4
 
 NARROWEST_SD, FARTHEST = 0.05, 5.0
 """Smallest SD and largest mean of a population; beyond these almost all subjects answered alike."""
+
+STEEP_ROWS = 2**14
+"""Number of rows of steep items whose posteriors are in memory at a time."""
+
+SAME_LIKELIHOOD = 1e-6
+"""Relative difference below which two log-likelihoods count as equal."""
 
 
 class Latent(NamedTuple):
@@ -350,3 +358,53 @@ def with_population(
     if problem.group is None:
         population = np.array([[latent.mean], [latent.sd]])
     return problem, steep_likelihood(problem, ended, population), latent
+
+
+@jit
+def _on_scale(model: ItemModel, mean: Array, sd: Array) -> ItemModel:
+    return model.rescale(mean, sd)
+
+
+def marginal_log_likelihoods(
+    model: ItemModel, x: np.ndarray, has_missing: bool, dtype: np.dtype
+) -> FloatArray:
+    """Marginal log-likelihood of each row under N(0, 1), on a grid fine enough for the items."""
+    starts = range(0, len(x), STEEP_ROWS)
+    blocks = [posterior(model, x[at : at + STEEP_ROWS], has_missing, dtype).log_z for at in starts]
+    return np.concatenate(blocks)
+
+
+def steep_likelihood(problem: Problem, ended: Ended, population: FloatArray) -> Ended:
+    """Recompute the log-likelihoods where items are steep, with a note where the total changes.
+
+    The E-step interpolates between nodes that are close enough for ordinary items. Where items
+    are steeper, the log-likelihoods are integrated once more on a finer grid.
+
+    Args:
+        problem: what was fitted, its responses in memory.
+        ended: where the iterations stopped.
+        population: mean and SD of the abilities that ``ended`` is for, two x groups.
+    """
+    model = unpack(problem.template, np.asarray(ended.point.params))
+    if problem.x is None or not changes_too_fast(model):
+        return ended
+    x = np.asarray(problem.x)
+    group = np.zeros(len(x), int) if problem.group is None else np.asarray(problem.group)
+    before = np.asarray(ended.belief.log_z, float)
+    after = before.copy()
+    for number, (mean, sd) in enumerate(population.T):
+        rows = np.flatnonzero(group == number)
+        if len(rows):
+            group_model = _on_scale(model, *np.asarray([mean, sd], problem.dtype))
+            after[rows] = marginal_log_likelihoods(
+                group_model, x[rows], problem.has_missing, problem.dtype
+            )
+    rough, exact = (float(np.asarray(problem.weights, float) @ log_z) for log_z in (before, after))
+    ended = ended._replace(belief=ended.belief._replace(log_z=after))
+    if abs(exact - rough) <= SAME_LIKELIHOOD * abs(exact):
+        return ended
+    note = (
+        f"Slopes of up to {steepest_slope(model):.3g} are too steep for the grid of the "
+        f"estimates: on a finer grid the log-likelihood is {exact:.3f}, not {rough:.3f}."
+    )
+    return ended._replace(note=note)

@@ -16,13 +16,13 @@ from irtcat.fitting.em.covariance import (
     inverse_blocks,
     with_priors,
 )
-from irtcat.fitting.em.iteration import EMPoint, EMState, Problem, sums_at
 from irtcat.fitting.em.m_step import Constraints, penalised_terms, prior_slopes
 from irtcat.fitting.em.multidimensional_scores import (
     adaptive_score_sums,
     items_by_ability,
     product_score_sums,
 )
+from irtcat.fitting.em.problem import EMPoint, EMState, Problem, sums_at
 from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
 from irtcat.latent import (
     EStep,

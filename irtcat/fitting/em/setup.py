@@ -8,113 +8,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from irtcat._common.precision import choose_precision
-from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank
-from irtcat.fitting.em.anchors import Anchors, anchor_items, check_anchors, known_categories
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.anchors import Anchors, anchor_items
 from irtcat.fitting.em.invariance import with_versions
-from irtcat.fitting.em.iteration import Problem
 from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
-from irtcat.fitting.em.rows import Rows, grouping_of, rows_of
+from irtcat.fitting.em.problem import Problem
+from irtcat.fitting.em.rows import FitData
 from irtcat.fitting.em.start import Start, starting_point
-from irtcat.fitting.problem.groups import Grouping
-from irtcat.fitting.problem.item_models import check_kinds
-from irtcat.fitting.problem.uncategorised import settings_of
 from irtcat.fitting.problem.user_priors import check_fixed, fixed_values
-from irtcat.fitting.solvers import EM
-from irtcat.fitting.specification import Specification
-from irtcat.io.source import ResponseSource
 from irtcat.latent import ResponseRows, RowBlock, rows_on_device
-from irtcat.models import (
-    Design,
-    ItemModel,
-    field_columns,
-    fitted_form,
-    in_precision,
-    parameter_names,
-)
+from irtcat.models import ItemModel, field_columns, in_precision, parameter_names
 from irtcat.responses import Responses
 from irtcat.scoring import row_blocks
-
-
-@dataclass(frozen=True)
-class FitData:
-    """The data of a fit.
-
-    Attributes:
-        responses: what the items are calibrated on.
-        cls: the requested model.
-        specification: the arguments of `irtcat.fit`.
-        rows: the rows of the responses.
-        categories: number of categories of each item.
-        engine: runs the passes over the rows where they are not all in memory; otherwise None.
-        grouping: the groups of subjects, where populations are estimated.
-        anchor_bank: the anchor items that occur in the responses.
-        form: the class that is fitted for the model.
-        shared: parameters that all items share.
-        settings: settings of the items that do not change.
-        precision: name of the working precision.
-    """
-
-    responses: Responses | ResponseSource
-    cls: type[ItemModel]
-    specification: Specification[EM]
-    rows: Rows
-    categories: IntArray
-    engine: Any
-    grouping: Grouping | None
-    anchor_bank: ItemBank | None
-    form: type[ItemModel]
-    shared: tuple[str, ...]
-    settings: dict[str, Any]
-    precision: str
-
-    def blank(self, dims: int) -> ItemModel:
-        """The items before they have parameters."""
-        return self.form.blank(Design(self.categories, dims, self.settings))
-
-
-def read_data(
-    responses: Responses | ResponseSource, cls: type[ItemModel], specification: Specification[EM]
-) -> FitData:
-    """Read the responses as the model takes them.
-
-    Raises:
-        InputError: for groups, anchors or models of items that do not fit the responses.
-    """
-    form, shared = fitted_form(cls)
-    grouping = grouping_of(responses, specification)
-    anchor_bank = None
-    if specification.anchors is not None and isinstance(responses, Responses):
-        anchor_bank = check_anchors(specification.anchors, responses, cls)
-    rows, categories, engine = rows_of(responses, cls, specification, grouping)
-    if anchor_bank is not None and isinstance(responses, Responses):
-        categories = known_categories(anchor_bank, responses, categories)
-    if "categories" not in cls.fixed:  # the same number for all
-        categories = np.full_like(categories, categories.max())
-    if anchor_bank is not None:
-        anchor_bank = anchor_bank.in_form_of(cls, int(categories.max()))
-    settings: dict[str, Any] = dict(settings_of(responses, cls))
-    if specification.item_models is not None:
-        check_kinds(cls, specification.item_models, categories, responses.item_ids)
-        settings["kind"] = specification.item_models
-    name = choose_precision(specification.solver.precision, rows.shape[0] * rows.shape[1])
-    if cls.is_density and specification.solver.precision == "auto":
-        name = "float64"  # log-densities are small differences of large numbers
-    return FitData(
-        responses=responses,
-        cls=cls,
-        specification=specification,
-        rows=rows,
-        categories=categories,
-        engine=engine,
-        grouping=grouping,
-        anchor_bank=anchor_bank,
-        form=form,
-        shared=tuple(dict.fromkeys((*shared, *specification.equal))),
-        settings=settings,
-        precision=name,
-    )
 
 
 @dataclass(frozen=True)

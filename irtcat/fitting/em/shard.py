@@ -21,7 +21,7 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import Problem
+from irtcat.fitting.em.problem import Problem
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.latent import (
@@ -227,7 +227,7 @@ class Sharded:
         population: Any,
         layouts: list[Any],
     ) -> ExpectedSums:
-        """See `irtcat.fitting.em.iteration.sums_of_blocks`; the devices work at the same time."""
+        """See `irtcat.fitting.em.problem.sums_of_blocks`; the devices work at the same time."""
         layout, nodes = jax.tree.map(lambda *parts: self._shard(np.concatenate(parts), 0), *layouts)
         weights, has_missing = self._rows(problem.weights), self.has_missing
         out = _sums(

@@ -327,3 +327,29 @@ def _counts(
     else:
         out = engine.category_counts(row_weights, n_categories)
     return np.asarray(out, np.float64)
+
+
+def factor_slopes(x: np.ndarray, weights: FloatArray, categories: Any, dims: int) -> FloatArray:
+    """Slopes from principal factors of the items' (pairwise) correlations."""
+    points, answered = points_of(x, categories)
+    w = weights[:, None]
+    n = np.maximum((w * answered).T @ answered, 1.0)
+    both = (w * points).T @ points / n
+    first = (w * points).T @ answered / n
+    square = (w * points**2).T @ answered / n
+    spread = np.sqrt(np.maximum(square - first**2, 1e-4))
+    phi = np.clip((both - first * first.T) / (spread * spread.T), -0.95, 0.95)
+    # Dichotomising attenuates a correlation: about by this factor at the middle, more towards the
+    # ends; with more categories less.
+    rough = np.where(categories > 2, phi, np.sin(np.pi / 2 * phi))
+    rough = np.clip((rough + rough.T) / 2, -0.95, 0.95)
+    h2 = np.clip(np.abs(rough - np.diag(np.diagonal(rough))).max(axis=1), 0.05, 0.9)
+    for _ in range(20):
+        matrix = rough.copy()
+        np.fill_diagonal(matrix, h2)
+        values_, vectors = np.linalg.eigh(matrix)
+        loadings = vectors[:, -dims:] * np.sqrt(np.maximum(values_[-dims:], 1e-3))
+        h2 = np.clip((loadings**2).sum(axis=1), 0.01, 0.85)
+    shrink = np.sqrt(np.minimum(1.0, 0.85 / np.maximum((loadings**2).sum(axis=1), 1e-9)))
+    loadings = loadings * shrink[:, None]
+    return 1.702 * loadings / np.sqrt(1 - (loadings**2).sum(axis=1, keepdims=True))

@@ -16,7 +16,7 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.iteration import sums_of_blocks
+from irtcat.fitting.em.problem import sums_of_blocks
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
 from irtcat.fitting.problem.subject_weights import rescaled

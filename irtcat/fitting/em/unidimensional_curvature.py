@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.covariance import Covariance, Curvature, complete_information, inverse_blocks
-from irtcat.fitting.em.iteration import EMPoint, Problem
 from irtcat.fitting.em.m_step import Constraints, penalised_terms
+from irtcat.fitting.em.problem import EMPoint, Problem
 from irtcat.fitting.em.score_sums import line_score_sums
 from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.latent import (

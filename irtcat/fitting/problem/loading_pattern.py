@@ -8,6 +8,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
 from irtcat._common.types import FloatArray
+from irtcat.bank import ItemBank
 from irtcat.io.source import ResponseSource
 from irtcat.responses import Responses
 
@@ -169,6 +170,27 @@ def latent_design(
         structure=structure or "",
         n_general=n_general,
     )
+
+
+def anchored_design(
+    responses: Responses, dims: int | None, pattern: Any, structure: str | None, bank: ItemBank
+) -> LatentDesign:
+    """The design of new items on the abilities of anchors: their axes cannot be rotated.
+
+    Raises:
+        InputError: when the arguments are inconsistent with the anchors or the items.
+    """
+    most = bank.model.dims
+    if dims not in (None, most):
+        raise argument_error("dims", f"{most}, as the anchors have, or left out", dims)
+    factors = list(bank.factors)
+    if pattern is not None:
+        design = latent_design(responses, most, pattern, True)
+        return design._replace(factors=factors or design.factors)
+    if structure is not None:
+        raise argument_error("pattern", f"given for the {structure} structure", None)
+    names = factors or [f"F{i + 1}" for i in range(most)]
+    return LatentDesign(np.ones((responses.n_items, most)), names, False, True)
 
 
 def _exploratory_design(n_items: int, dims: int | None, correlated: bool) -> LatentDesign:

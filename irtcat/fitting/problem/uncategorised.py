@@ -66,16 +66,18 @@ def share_at_edge(y: np.ndarray, edge: Param) -> np.ndarray:
     return np.where(share > MANY_AT_EDGE, share, 0.0)
 
 
-def likelihood_notes(responses: Responses | ResponseSource, cls: type[ItemModel]) -> dict[str, Any]:
-    """Notes on the likelihood for the bank: quasi-likelihood, or trials in their order."""
+def likelihood_notes(
+    responses: Responses | ResponseSource, cls: type[ItemModel]
+) -> tuple[dict[str, Any], str]:
+    """What the bank says of the likelihood, and a note: quasi-likelihood, or trials in order."""
     if not isinstance(responses, Responses):
-        return {}
+        return {}, ""
     if cls.has_categories and responses.is_fractional:
-        return {"likelihood": QUASI}
+        return {"likelihood": QUASI}, QUASI
     if "trials" in cls.fixed:
         n = np.zeros(1) if responses.trials is None else responses.trials.astype(float)
         k = np.zeros(1) if responses.trials is None else np.nan_to_num(responses.values) * n
         log_orders = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
         text = "of the trials in their order; add log_coefficients for that of the counts"
-        return {"likelihood": text, "log_coefficients": float(log_orders.sum())}
-    return {}
+        return {"likelihood": text, "log_coefficients": float(log_orders.sum())}, ""
+    return {}, ""

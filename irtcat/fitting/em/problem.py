@@ -1,0 +1,236 @@
+"""What EM iterates on: the problem, its points and states, and the E-step at a state."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from irtcat._common.types import BoolArray, FloatArray
+from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.padding import ItemFill
+from irtcat.latent import (
+    EStepProgram,
+    ExpectedSums,
+    PackedItems,
+    PopulationDesign,
+    ResponseRows,
+    RowBlock,
+    e_step_program,
+    line_posteriors,
+    over_blocks,
+)
+from irtcat.models import ItemModel
+
+
+class EMPoint(NamedTuple):
+    """The parameters that EM estimates; between the iterations as arrays of numpy.
+
+    Attributes:
+        params: unconstrained item parameters, items x params.
+        population: numbers of the population of each group of subjects (see
+            `irtcat.latent.population`); all 0 where there is one group, which defines the scale.
+    """
+
+    params: Float[Any, "items params"]
+    population: Float[Any, "groups numbers"]
+
+
+class StepRule(NamedTuple):
+    """How the next point follows from a step of EM (static).
+
+    Attributes:
+        lengthen: whether the step is lengthened with the missing information.
+        rescale: otherwise, whether the latent scale is removed, where the driver asks for it.
+        full: whether this removes the full covariance (no loading pattern).
+        pooled: whether it is the scale of all subjects, chosen under bounds (one ability).
+        scaled: whether it also depends on priors.
+    """
+
+    lengthen: bool = False
+    rescale: bool = False
+    full: bool = False
+    pooled: bool = False
+    scaled: bool = False
+
+
+class Problem(NamedTuple):
+    """Everything that is constant over the iterations.
+
+    Attributes:
+        template: the items that are iterated (a Rasch model is fitted as its 1PL; two-tier: with
+            the general abilities and one specific each).
+        blocks: gives the rows in blocks, once for every pass.
+        weights: how many subjects each row stands for.
+        item_weights: 1 for the items that abilities are estimated from, 0 for the others.
+        has_missing: whether any response is missing.
+        constraints: priors, fixed parameters, bounds.
+        tied: columns of the parameters that items share.
+        rule: the quadrature.
+        population: what of the populations is estimated.
+        step_rule: how the next point follows from the step of EM.
+        group: group of each row; None where the one population is N(0, 1) by definition.
+        x: the responses, where they are in the memory of one device.
+        fill: fills the items up to a round number in programs (one ability, rows in memory).
+        engine: runs the passes over the responses where they are not; otherwise None.
+        specific: specific factor of each item (two-tier).
+        is_too_coarse: whether the quadrature does not resolve populations of these numbers; None
+            where it resolves all.
+        squares: sums of the squared survey weights of each row's subjects; None without weights.
+    """
+
+    template: ItemModel
+    blocks: Callable[[], Iterable[RowBlock]]
+    weights: Float[Array, " rows"]
+    item_weights: Float[Array, " items"]
+    has_missing: bool
+    constraints: Constraints
+    tied: tuple[int, ...]
+    rule: Any
+    population: PopulationDesign
+    step_rule: StepRule
+    group: Array | None = None
+    x: Any = None
+    fill: ItemFill = ItemFill(0, math.inf)
+    engine: Any = None
+    specific: Array | None = None
+    is_too_coarse: Callable[[Array], bool] | None = None
+    squares: Float[Array, " rows"] | None = None
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Working precision."""
+        return self.weights.dtype
+
+    @property
+    def held(self) -> BoolArray:
+        """Groups whose mean and SD are not estimated (unless the scale is expanded)."""
+        return ~self.population.estimated[:, 0]
+
+    def of_all_items(self) -> "Problem":
+        """The problem in which abilities are estimated from all items."""
+        return self._replace(item_weights=jax.device_put(np.ones_like(self.item_weights)))
+
+    def squared(self) -> "Problem":
+        """The problem in which subjects count by their squared survey weights, for the sandwich."""
+        squares, engine = self.squares, self.engine
+        if squares is None:
+            return self
+        if engine is not None:
+            engine = engine.reweighted(np.asarray(squares, float))
+            return self._replace(
+                weights=squares, engine=engine, blocks=lambda: engine.row_blocks(self.dtype)
+            )
+
+        def blocks() -> Iterable[RowBlock]:
+            return (block._replace(weights=squares[block.rows]) for block in self.blocks())
+
+        return self._replace(weights=squares, blocks=blocks)
+
+    @property
+    def ranges(self) -> list[slice]:
+        """The rows of each block."""
+        return [slice(0, len(self.weights))] if self.engine is None else self.engine.ranges
+
+    def filled(self) -> "Problem":
+        """The problem with items added, as programs take it."""
+        if not self.fill.more:
+            return self
+        (block,) = self.blocks()
+        template, x, item_weights, constraints = self.fill.constants(
+            self.template, block.x, self.item_weights, self.constraints
+        )
+        return self._replace(
+            template=template,
+            blocks=lambda: [block._replace(x=x)],
+            item_weights=item_weights,
+            constraints=constraints,
+        )
+
+    def items(self, params: FloatArray | Array) -> PackedItems:
+        """The items with these parameters."""
+        return PackedItems(self.template, params, self.item_weights)
+
+    def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[ResponseRows]:
+        """The rows in blocks, each with the layout for posteriors of one ability."""
+        ranges = self.ranges
+        layouts = self.rule.plan.layouts([(mean[rows], sd[rows]) for rows in ranges])
+        for block in self.blocks():
+            layout = layouts[ranges.index(block.rows)]
+            yield ResponseRows(block.x, block.weights, layout, self.group, self.has_missing)
+
+    def start(self, params: FloatArray | Array) -> EMPoint:
+        """The point with these item parameters and standard populations."""
+        values: Any = np.asarray(params, self.dtype)
+        zero: Any = np.zeros(self.population.estimated.shape, self.dtype)
+        return EMPoint(values, zero)
+
+
+class EMState(NamedTuple):
+    """What the next iteration needs.
+
+    Attributes:
+        point: where the objective is evaluated next.
+        mean: each row's last posterior mean (places the local nodes).
+        covariance: each row's last posterior covariance.
+    """
+
+    point: EMPoint
+    mean: FloatArray
+    covariance: FloatArray
+
+    @classmethod
+    def of(cls, point: EMPoint, belief: Any) -> "EMState":
+        """The state at a point, with the posteriors of an E-step."""
+        return cls(point, np.asarray(belief.mean, float), np.asarray(belief.covariance, float))
+
+    @classmethod
+    def on_line(cls, point: EMPoint, mean: FloatArray, sd: FloatArray) -> "EMState":
+        """The state with these posterior means and SDs of one ability."""
+        return cls(point, np.asarray(mean)[:, None], np.asarray(sd)[:, None, None] ** 2)
+
+    def posteriors(self) -> tuple[FloatArray, FloatArray]:
+        """Posterior mean and SD of each row, where there is one ability."""
+        return line_posteriors(self.mean, self.covariance)
+
+
+def sums_of_blocks(
+    problem: Problem, program: EStepProgram, items: PackedItems, population: Any, layouts: list[Any]
+) -> ExpectedSums:
+    """The E-step of one block of rows after another."""
+
+    def parts() -> Iterable[tuple[ExpectedSums, int]]:
+        for block, (layout, nodes) in zip(problem.blocks(), layouts, strict=True):
+            rows = ResponseRows(
+                x=block.x,
+                weights=block.weights,
+                layout=layout,
+                group=problem.group,
+                has_missing=problem.has_missing,
+                nodes=nodes,
+            )
+            yield program(items, population, rows), block.rows.stop - block.rows.start
+
+    if len(layouts) > 1:
+        return over_blocks(parts())
+    ((sums, _),) = parts()  # stays on its device
+    return sums
+
+
+def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSums:
+    """The E-step at a point: one pass over the rows (``slack``: see `LayoutPlan.layout`)."""
+    wide, fill, engine = problem.filled(), problem.fill, problem.engine
+    items, population = wide.items(fill.items(state.point.params)), state.point.population
+    program = e_step_program(
+        problem.rule, items, population, problem.population, problem.has_missing
+    )
+    posteriors = [(state.mean[rows], state.covariance[rows]) for rows in problem.ranges]
+    if engine is None:
+        groups = [block.group for block in problem.blocks()]
+    else:
+        groups = [np.zeros(engine.block_rows, np.int32)] * len(posteriors)
+    layouts = program.layouts(groups, posteriors, slack)
+    over_rows = sums_of_blocks if engine is None else engine.sums
+    return fill.cut_sums(over_rows(wide, program, items, population, layouts))

@@ -1,0 +1,193 @@
+"""Iterations of several abilities: the first quadrature, and finer ones where it is too coarse."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from irtcat._common.types import FloatArray
+from irtcat.fitting.em.density import density_map, with_density
+from irtcat.fitting.em.driver import Ended, checkpoint_of, loop_settings, named_settings, run_em
+from irtcat.fitting.em.problem import EMPoint, EMState, Problem, sums_at
+from irtcat.fitting.outcome import Outcome
+from irtcat.fitting.workspace import Workspace, modes_of, slopes_by_item
+from irtcat.latent import (
+    AdaptiveQuadrature,
+    Density,
+    Quadrature,
+    adaptive_quadrature,
+    n_nodes,
+    narrowest_sd,
+)
+from irtcat.models import ItemModel
+
+REFINEMENTS = 4
+"""Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
+
+ROOM = 1.15
+"""Lines of nodes that were fine enough at the start stay, where the last posteriors are narrower by
+up to this factor, as abilities correlate (the error is then 3e-7 of a likelihood), or slopes are
+steeper than the first ones: other nodes would take another program, and many iterations."""
+
+AHEAD = 0.6
+"""Where the population becomes as narrow as the spacing of the lines, the next ones are made for a
+population narrower by this factor."""
+
+HISTOGRAM_TOLERANCE = 0.005
+"""Default tolerance with an empirical histogram, in standard errors: hundreds of further iterations
+raise the log-likelihood by less than .2 (1,200 subjects, 15 items, two modes), by spikes."""
+
+ADAPTIVE_NOISE = 5e-6
+"""Adaptive nodes move with the posteriors, and the objective changes by their error (relative)."""
+
+
+def _steepest(template: ItemModel, params: FloatArray) -> float:
+    slopes = slopes_by_item(template, params)
+    if slopes.shape[2] > 1:
+        slopes = np.diff(slopes, axis=2, prepend=0.0)
+    return float(np.quantile(np.abs(slopes).max(axis=(1, 2)), 0.9))
+
+
+def iterate_density(work: Workspace, density: Density, params: FloatArray) -> tuple[Problem, Ended]:
+    """Run EM of the items and of a density on its fixed nodes."""
+    solver, name = work.specification.solver, work.specification.density
+    step_rule = work.step_rule._replace(lengthen=False, rescale=False)
+    start = density.start()
+    problem = with_density(work.problem(work.rule(1.0), step_rule), density, start)
+    settings = loop_settings(solver, str(work.dtype), work.expands)
+    if solver.tolerance is None and not density.degree:
+        settings = settings._replace(tolerance=HISTOGRAM_TOLERANCE)
+    named = {"model": work.template.key, "density": name, "nodes": len(density.nodes)}
+    named = named_settings(problem, settings, **named)
+    checkpoint = checkpoint_of(problem, work.rows, solver, named, work.design.pattern)
+    point = EMPoint(jnp.asarray(params, work.dtype), jnp.asarray(start, work.dtype))
+    n_rows = work.rows.shape[0]
+    state = EMState(point, np.zeros((n_rows, 1)), np.ones((n_rows, 1, 1)))
+    step_map = density_map(density, settings.tolerance)
+    ended = run_em(problem, state, settings, work.specification.progress, checkpoint, step_map)
+    return with_density(problem, density, np.asarray(ended.point.population)), ended
+
+
+def _first_quadrature(
+    work: Workspace, params: FloatArray, population: FloatArray
+) -> tuple[float | AdaptiveQuadrature, FloatArray, FloatArray]:
+    """The first quadrature (or its spacing), and the posteriors that it was chosen for."""
+    dims, chosen = work.design.dims, None
+    work.integrate_by_lines(params)
+    if work.specification.solver.nodes is not None:
+        chosen = work.choose(1.0, 1.0)
+    if isinstance(chosen, float):  # the spacing of a given grid does not depend on the posteriors
+        return chosen, np.zeros((0, dims)), np.zeros((0, dims, dims))
+    mean, covariance = modes_of(work, params)
+    steepest = _steepest(work.full_template, params) * (ROOM if work.is_product else 1.0)
+    chosen = work.choose(work.narrowest(covariance, population), steepest)
+    if work.is_reduced and not isinstance(chosen, float):
+        work.integrate_together()
+    work.is_product &= isinstance(chosen, float)
+    return chosen, mean, covariance
+
+
+def _next_quadrature(
+    work: Workspace, rule: Quadrature, ended: Ended, is_first: bool
+) -> tuple[float | AdaptiveQuadrature, bool]:
+    """The quadrature for the posteriors at the end of the iterations; whether ``rule`` will do."""
+    stopped, population = ended.ending.outcome is Outcome.TOO_COARSE, ended.point.population
+    covariance = np.asarray(ended.belief.covariance, float)
+    spread = work.narrowest(covariance, population)
+    if work.is_product:
+        narrowest = work.narrowest_population(population)
+        spread = min(ROOM * spread, narrowest * AHEAD) if stopped else ROOM * spread
+    params = work.widen(np.asarray(ended.point.params, float))
+    steepest = _steepest(work.full_template, params)
+    finer = work.choose(spread, steepest)
+    fails = not isinstance(finer, float) or (stopped and (not is_first or finer >= rule.spacing))
+    if work.is_product and fails:
+        # Abilities are correlated too strongly: narrow on their own scales, not on scale z.
+        work.is_product = False
+        return work.choose(narrowest_sd(np.asarray(ended.belief.covariance)), steepest), False
+    if rule.is_adaptive:
+        return finer, True
+    if not isinstance(finer, float):
+        return finer, work.is_reduced  # the iterated items have no other quadrature
+    return finer, n_nodes(work.rule(finer)) <= n_nodes(rule)
+
+
+def iterate(work: Workspace, params: FloatArray, population: FloatArray) -> tuple[Problem, Ended]:
+    """Run EM; refine the quadrature and continue where it proves too coarse for the posteriors.
+
+    Each quadrature is a separate turn for the checkpoint, which records the turn.
+    """
+    solver = work.specification.solver
+    chosen, mean, covariance = _first_quadrature(work, params, population)
+    point = EMPoint(
+        jnp.asarray(work.shrink(params), work.dtype), jnp.asarray(population, work.dtype)
+    )
+    start = state = EMState(point, mean, covariance)
+    step_rule = work.step_rule
+    first, used = 0, 0
+    problem = work.problem(work.rule(chosen), step_rule)
+    checkpoint = checkpoint_of(problem, work.rows, solver, {}, work.design.pattern)
+    saved = {} if checkpoint is None or not checkpoint.saved else checkpoint.saved[0]["settings"]
+    if "turn" in saved:
+        first, used, work.is_product = saved["turn"], saved["used"], saved["lines"]
+        chosen = saved["spacing"] or adaptive_quadrature(work.design.dims, solver.nodes)
+    for turn in range(first, REFINEMENTS):
+        rule = work.rule(chosen)
+        problem = work.problem(rule, step_rule)
+        settings = loop_settings(
+            solver,
+            str(work.dtype),
+            step_rule.lengthen or step_rule.rescale,
+            ADAPTIVE_NOISE if rule.is_adaptive else 0.0,
+        )
+        left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
+        if checkpoint is not None:
+            named = (
+                step_rule._asdict()
+                | work.population._asdict()
+                | {
+                    "model": work.template.key,
+                    "tied": list(problem.tied),
+                    "turn": turn,
+                    "used": used,
+                    "nodes": solver.nodes,
+                    "lines": work.is_product,
+                    "spacing": chosen if isinstance(chosen, float) else None,
+                }
+            )
+            named = named_settings(problem, settings, **named)
+            checkpoint.identity = checkpoint.identity._replace(settings=named)
+        ended = run_em(problem, state, left, work.specification.progress, checkpoint)
+        used += ended.ending.n_iterations
+        if checkpoint is not None:
+            checkpoint.saved = None  # the next turn starts from its own state
+        outcome = ended.ending.outcome
+        chosen, good = _next_quadrature(work, rule, ended, turn == 0)
+        good |= turn + 1 == REFINEMENTS or outcome is Outcome.INTERRUPTED
+        if good or used >= solver.max_iterations:
+            break
+        stopped = outcome is Outcome.TOO_COARSE
+        state = start if stopped else EMState.of(ended.point, ended.belief)
+    return problem, ended._replace(ending=ended.ending._replace(n_iterations=used))
+
+
+CHECK_WORK = 4e9
+"""Maximum of adaptive nodes x responses for the finer ones that estimate the integration error."""
+
+
+def finer_log_likelihood(work: Workspace, problem: Problem, ended: Ended) -> float:
+    """The log-likelihood by twice as many nodes (NaN where that would be slow).
+
+    The other half of the nodes of a grid is the same grid moved by half of its spacing along every
+    axis, where the leading errors have the other sign; it takes the same program as the iterations.
+    """
+    rule, weights = problem.rule, work.rows.weights
+    state, everyone = EMState.of(ended.point, ended.belief), problem.of_all_items()
+    if not rule.is_adaptive:
+        moved = sums_at(everyone._replace(rule=rule.shifted()), state).belief
+        both = np.logaddexp(*(np.asarray(at.log_z, float) for at in (ended.belief, moved)))
+        return float(weights @ (both - np.log(2)))
+    nodes = work.specification.solver.nodes
+    fine = work.rule(adaptive_quadrature(work.design.dims, nodes, finer=True))
+    if float(n_nodes(fine)) * np.prod(work.rows.shape) > CHECK_WORK:
+        return np.nan
+    belief = sums_at(everyone._replace(rule=fine), state).belief
+    return float(weights @ np.asarray(belief.log_z, float))
