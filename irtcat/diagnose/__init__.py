@@ -20,7 +20,7 @@ from irtcat.diagnose.drift import Drift, find_drift
 from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
 from irtcat.diagnose.fit_power import rmsea_power, rmsea_sample_size
 from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
-from irtcat.diagnose.item_statistics import infit_outfit, item_fit, s_x2, s_x2_table
+from irtcat.diagnose.item_statistics import infit_outfit, item_fit
 from irtcat.diagnose.judge_noise import Judges, judges
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.diagnose.limited_information import ModelFit, model_fit
@@ -41,6 +41,7 @@ from irtcat.diagnose.reliability import (
     omega,
 )
 from irtcat.diagnose.rerun_noise import Reruns, reruns
+from irtcat.diagnose.total_score_fit import s_x2, s_x2_table
 
 __all__ = [
     "DIF",

@@ -1,9 +1,8 @@
 """Overall model fit from first and second order moments: M2, C2, and fit indices."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import combinations
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,31 +10,24 @@ from scipy.special import chndtr
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_interval
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, Population
+from irtcat.bank import ItemBank
 from irtcat.diagnose.answer_moments import (
     Conditional,
-    conditional,
-    derivatives,
     fitted_directions,
     independent,
-    model_moments,
     moment_covariance,
-    observed_moments,
-    probability_derivatives,
     projected,
-    sampling_covariance,
     whiten,
 )
-from irtcat.diagnose.chi_square import (
-    Coded,
-    chi_square_p,
-    coded,
-    complete_values,
-    curves,
-    population_nodes,
-    rmsea,
+from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, complete_values, rmsea
+from irtcat.diagnose.estimated_parameters import free_of
+from irtcat.diagnose.margin_moments import (
+    MarginMoments,
+    group_moments,
+    moments_beside,
+    population_changes,
+    whitened,
 )
-from irtcat.diagnose.estimated_parameters import Free, free_of
 from irtcat.fitting.problem.subject_weights import check_weights, rescaled
 from irtcat.io.convert import ResponsesLike
 
@@ -48,9 +40,6 @@ SINGULAR = (
     "The `responses` argument must be of items that are not constant or copies of each "
     "other under the model. Got moments whose covariance is singular."
 )
-
-STEP = 1e-4
-"""Step of the central differences by parameters of the population."""
 
 
 @dataclass(frozen=True)
@@ -197,10 +186,10 @@ def model_fit(
     for part, values in zip(parts, rows, strict=True):
         _check_usable(part, values, kind)
     free = free_of(data.bank, estimated)
-    changes = _population_changes(data, free)
+    changes = population_changes(data, free)
     n_free = free.total + len(changes) - free.n_population
     found = [
-        _group_moments(data, part, (values, w), free, changes, kind)
+        group_moments(data, part, (values, w), free, changes, kind)
         for part, values, w in zip(parts, rows, weights, strict=True)
     ]
     n_moments = sum(moments.n for moments in found)
@@ -260,29 +249,6 @@ def _rescaled_weights(data: Coded, subject_weights: Any, missing: str) -> FloatA
     return rescaled(weights, data.complete)
 
 
-class _MarginMoments(NamedTuple):
-    """Moments of a group.
-
-    Attributes:
-        conditional: expected statistics at the nodes of its population.
-        observed: moments of its answers; NaN where nobody answered both items.
-        jacobian: derivatives of the expected moments, moments x all estimated parameters.
-        counts: moments x moments, subjects behind both; their number alone where all answers count.
-        sampling: covariance of the observed moments of weighted subjects; None without weights.
-    """
-
-    conditional: Conditional
-    observed: FloatArray
-    jacobian: FloatArray
-    counts: FloatArray | float
-    sampling: FloatArray | None = None
-
-    @property
-    def n(self) -> int:
-        """Number of moments."""
-        return int(np.isfinite(self.observed).sum())
-
-
 def _used_rows(
     data: Coded, parts: list[Coded], missing: str, subject_weights: Any
 ) -> tuple[list[Any], list[FloatArray | None]]:
@@ -329,124 +295,19 @@ def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
         raise argument_error("responses", f"of at most {MAX_MOMENTS} moments", moments, advice)
 
 
-Change = tuple[str, Callable[[Population, float], Population]]
-"""An estimated parameter of a population: its label, and the population after a change in it."""
-
-
-def _population_changes(data: Coded, free: Free) -> list[Change]:
-    """The estimated parameters of all populations."""
-    reference, *_ = data.bank.populations
-    changes: list[Change] = []
-    if free.sd:
-        changes.append((reference, lambda old, step: replace(old, sd=old.sd + step)))
-    if free.n_correlations:
-        changes += [(reference, change) for change in _correlation_changes(data.bank.reference)]
-    for label in free.groups:
-        population = data.bank.populations[label]
-        for axis in range(population.dims):
-            unit = np.eye(population.dims)[axis]
-            changes += [(label, _shift("mean", unit)), (label, _shift("sd", unit))]
-        if population.correlations is not None:
-            changes += [(label, change) for change in _correlation_changes(population)]
-    return changes
-
-
-def _shift(name: str, unit: FloatArray) -> Callable[[Population, float], Population]:
-    """The population as a function of a change in its mean or SD along one ability."""
-
-    def change(old: Population, step: float) -> Population:
-        return replace(old, **{name: getattr(old, name) + step * unit})
-
-    return change
-
-
-def _correlation_changes(population: Population) -> list[Callable[[Population, float], Population]]:
-    """The population as a function of a change in each of its correlations."""
-
-    def at(i: int, j: int) -> Callable[[Population, float], Population]:
-        def change(old: Population, step: float) -> Population:
-            matrix = np.array(old.correlations, float)
-            matrix[i, j] = matrix[j, i] = matrix[i, j] + step
-            return replace(old, correlations=matrix)
-
-        return change
-
-    return [at(i, j) for i, j in combinations(range(population.dims), 2)]
-
-
-def _group_moments(
-    data: Coded,
-    part: Coded,
-    answers: tuple[np.ndarray, FloatArray | None],
-    free: Free,
-    changes: list[Change],
-    kind: str,
-) -> _MarginMoments:
-    """The moments of a group under the model, and their derivatives."""
-    points, weights = population_nodes(part.bank)
-    c = conditional(curves(part.bank, points), weights, part.categories, kind)
-    n_moments = len(model_moments(c))
-    columns: list[FloatArray] = [np.zeros((n_moments, 0))]
-    if free.mask.any():
-        dp = probability_derivatives(part.bank, points)
-        by_item = derivatives(dp, c, part.categories, kind)
-        # The group's items are some of the bank's, where these differ between groups.
-        at = data.bank.positions(part.bank.item_ids)[:, None] * dp.shape[1] + np.arange(dp.shape[1])
-        columns.append(by_item @ free.design()[at.ravel()])
-    columns += [_by_population(part, kind, change)[:, None] for change in changes]
-    return _moments(part, *answers, kind, c, np.concatenate(columns, axis=1))
-
-
-def _moments(
-    part: Coded,
-    values: np.ndarray,
-    weights: FloatArray | None,
-    kind: str,
-    c: Conditional,
-    jacobian: FloatArray,
-) -> _MarginMoments:
-    """The moments of answers beside those of a model."""
-    observed, counts = observed_moments(values, part.categories, kind, weights)
-    sampling = None
-    if weights is not None:
-        sampling = sampling_covariance(values, part.categories, kind, weights)
-    return _MarginMoments(c, observed, jacobian, counts, sampling)
-
-
-def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
-    """Derivative of a group's moments by a parameter of a population, by a central difference."""
-    label, change_of = change
-    populations = part.bank.populations
-    own = next(iter(populations)) if len(populations) == 1 else label
-    if part.groups[0].label not in ("", label):
-        return np.zeros(len(_expected(part, part.bank, kind)))
-
-    def moments(step: float) -> FloatArray:
-        changed = {**populations, own: change_of(populations[own], step)}
-        return _expected(part, replace(part.bank, populations=changed), kind)
-
-    return (moments(STEP) - moments(-STEP)) / (2 * STEP)
-
-
-def _expected(part: Coded, bank: ItemBank, kind: str) -> FloatArray:
-    """The moments under the model."""
-    points, weights = population_nodes(bank)
-    return model_moments(conditional(curves(bank, points), weights, part.categories, kind))
-
-
-def _statistic(found: list[_MarginMoments], n_free: int) -> tuple[float, bool]:
+def _statistic(found: list[MarginMoments], n_free: int) -> tuple[float, bool]:
     """The chi-square of the residual moments, and whether the parameters are identified.
 
     The moments of groups are independent, each with its number of subjects.
     """
     try:
-        rows = np.concatenate([_whitened(moments) for moments in found])
+        rows = np.concatenate([whitened(moments) for moments in found])
     except np.linalg.LinAlgError:
         raise InputError(SINGULAR) from None
     return projected(rows[:, 0], rows[:, 1:], n_free)
 
 
-def _design_effect(found: list[_MarginMoments], n_free: int) -> float:
+def _design_effect(found: list[MarginMoments], n_free: int) -> float:
     """The mean of the statistic of weighted subjects per degree of freedom; 1 without weights.
 
     With P the projection of `projected`, L L' the covariance under the model and V that over
@@ -455,7 +316,7 @@ def _design_effect(found: list[_MarginMoments], n_free: int) -> float:
     sampled = [(moments, moments.sampling) for moments in found if moments.sampling is not None]
     if not sampled:
         return 1.0
-    design = np.concatenate([_whitened(moments)[:, 1:] for moments, _ in sampled])
+    design = np.concatenate([whitened(moments)[:, 1:] for moments, _ in sampled])
     directions, _ = fitted_directions(design, n_free)
     trace, at = 0.0, 0
     for moments, sampling in sampled:
@@ -468,25 +329,12 @@ def _design_effect(found: list[_MarginMoments], n_free: int) -> float:
     return trace / (at - directions.shape[1])
 
 
-def _whitened(moments: _MarginMoments) -> FloatArray:
-    """Residual moments and derivatives of a group with the identity as covariance."""
-    residual = moments.observed - model_moments(moments.conditional)
-    columns = np.column_stack([residual, moments.jacobian])
-    covariance = moment_covariance(moments.conditional)
-    if isinstance(moments.counts, float):
-        return whiten(covariance / moments.counts, columns)
-    seen = np.isfinite(residual)
-    counts = moments.counts[np.ix_(seen, seen)]
-    own = np.diagonal(counts)
-    return whiten(covariance[np.ix_(seen, seen)] * counts / np.outer(own, own), columns[seen])
-
-
 def _independence(
     part: Coded, values: np.ndarray, weights: FloatArray | None, kind: str
 ) -> tuple[float, int]:
     """The statistic of independent items in a group, and its degrees of freedom."""
     null, jacobian = independent(values, part.categories, kind, weights)
-    moments, n_free = _moments(part, values, weights, kind, null, jacobian), jacobian.shape[1]
+    moments, n_free = moments_beside(part, values, weights, kind, null, jacobian), jacobian.shape[1]
     df = moments.n - n_free
     if df <= 0:
         return np.nan, 0

@@ -15,14 +15,8 @@ from irtcat.latent.adaptive import (
 from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
 from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, line_posteriors
-from irtcat.latent.expected_sums import (
-    EStepProgram,
-    ExpectedSums,
-    RowBlock,
-    e_step_program,
-    filled,
-    over_blocks,
-)
+from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
+from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks
 from irtcat.latent.grid import (
     GridQuadrature,
     count_general,

@@ -7,7 +7,7 @@ from scipy.stats import norm
 from irtcat import InputError, ItemBank, Responses, predict
 from irtcat._common.precision import precision
 from irtcat.cat import Config, prepare, replay, start, step
-from irtcat.cat.engine.engine import context_of
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.rules.sampling import FLOOR, chances, draws
 from irtcat.prediction.curves import Case
 

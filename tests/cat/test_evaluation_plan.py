@@ -22,7 +22,8 @@ from irtcat.cat import (
     run,
     step,
 )
-from irtcat.cat.engine.engine import context_of, program_of, start_compiled, step_compiled
+from irtcat.cat.engine.choice import context_of
+from irtcat.cat.engine.engine import program_of, start_compiled, step_compiled
 from irtcat.cat.engine.replays import _widening
 from irtcat.cat.rules.criteria import score_factors
 from irtcat.prediction.factor_scores import FactorModel

@@ -9,7 +9,7 @@ from irtcat import ItemBank
 from irtcat._common.checks import InputError
 from irtcat._common.precision import precision
 from irtcat.cat import Config, Session, Store, parse_stopping, part, prepare, replay, run, simulate
-from irtcat.cat.engine.engine import context_of
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.rules.sampling import chances
 from irtcat.models import Graded

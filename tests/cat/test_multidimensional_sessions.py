@@ -23,7 +23,7 @@ from irtcat.cat import (
     start,
     step,
 )
-from irtcat.cat.engine.engine import context_of
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.rules.criteria import CRITERIA
 
 RNG = np.random.default_rng(6)

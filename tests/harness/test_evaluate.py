@@ -17,7 +17,8 @@ import irtcat
 from irtcat import InputError, Responses
 from irtcat._common.precision import precision
 from irtcat.cat import Config, Session
-from irtcat.cat.engine.engine import context_of, step_compiled
+from irtcat.cat.engine.choice import context_of
+from irtcat.cat.engine.engine import step_compiled
 from irtcat.cat.rules.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
 from irtcat.harness.answers import ask_until_over

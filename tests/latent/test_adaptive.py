@@ -10,7 +10,7 @@ from irtcat._common.precision import precision
 from irtcat.fitting.em.m_step import item_terms
 from irtcat.latent.adaptive import adaptive_quadrature
 from irtcat.latent.e_step import PackedItems, ResponseRows
-from irtcat.latent.expected_sums import e_step_program
+from irtcat.latent.e_step_program import e_step_program
 from irtcat.latent.population import PopulationDesign, population_numbers
 from irtcat.latent.quadrature_choice import as_rule
 from irtcat.models import Graded

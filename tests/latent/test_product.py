@@ -9,7 +9,8 @@ from scipy.special import expit, logsumexp
 from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
 from irtcat.latent.e_step import PackedItems, ResponseRows
-from irtcat.latent.expected_sums import e_step_program, product_sums
+from irtcat.latent.e_step_program import e_step_program
+from irtcat.latent.expected_sums import product_sums
 from irtcat.latent.grid import grid_step, group_items, line_rule, row_chunks, two_tier_step
 from irtcat.latent.population import PopulationDesign, population_numbers
 from irtcat.latent.product import is_separable, linear_grid_step, linear_two_tier_step, product_rule

@@ -624,3 +624,10 @@ def _targets(value: Any) -> tuple[tuple[str, float, float], ...]:
     if sum(low for _, low, _ in out) > 1 + SHARES_WITHIN + 1e-9:
         raise argument_error("targets", "shares that sum to at most 1", value)
     return tuple(out)
+
+
+def check_config(config: Any) -> None:
+    """Raise unless ``config`` is a `Config`."""
+    if not isinstance(config, Config):
+        got = type(config).__name__
+        raise argument_error("config", "an irtcat.cat.Config, such as Config(max_items=20)", got)

@@ -13,9 +13,9 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import FormSolver, Plan
-from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.columns import column_of, enemies_of, first_of, item_testlets, pretest_of
 from irtcat.cat.engine.config import SHARES_WITHIN, Config
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.rules.assembly import Constraints, Rules, conflict
 
 OTHERS = "(other groups)"

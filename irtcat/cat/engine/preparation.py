@@ -11,7 +11,6 @@ from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.precision import precision as in_width
 from irtcat.bank import ItemBank, ranking
 from irtcat.cat.belief.pool import Counts, FormSolver, Pool
-from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.columns import (
     check_pretest,
     column_of,
@@ -26,7 +25,7 @@ from irtcat.cat.engine.columns import (
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contenders
 from irtcat.cat.engine.plan import content_plan, plan_arrays
-from irtcat.cat.engine.requirements import check_rules, needed_factors
+from irtcat.cat.engine.requirements import check_rules, checked_bank, needed_factors
 from irtcat.cat.engine.tabulation import tabulated
 from irtcat.cat.rules.assembly import best_form
 from irtcat.cat.rules.exposure import blank_counts, check_exposure

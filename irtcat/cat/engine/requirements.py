@@ -1,17 +1,18 @@
-"""What the rules of a configuration require of a bank, by the rows of their tables."""
+"""What is required of a bank for adaptive tests, and by the rules of a configuration."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from irtcat._common.checks import argument_error
 from irtcat._common.registry import Registry
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.bank.needs import meets
 from irtcat.cat.belief.curves import has_logistic_information
 from irtcat.cat.belief.line import PRIORS
 from irtcat.cat.belief.space import MOST_DIMS
 from irtcat.cat.engine.columns import factors_of
-from irtcat.cat.engine.config import Config
+from irtcat.cat.engine.config import Config, check_config
 from irtcat.cat.named_rule import as_part
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
@@ -66,3 +67,20 @@ def needed_factors(bank: ItemBank, config: Config) -> FloatArray | None:
         must = f"a bank from irtcat.cat.plan_evaluation for the {rule}"
         raise argument_error("bank", must, "one without the factors of calibrated responses")
     return factors
+
+
+def checked_bank(
+    bank: BankLike, config: Any, needs: Sequence[str] = (), purpose: str = "adaptive tests"
+) -> ItemBank:
+    """The bank (see `irtcat.bank.as_bank`), with a configuration of an adaptive test.
+
+    Raises:
+        InputError: for another kind of object, such as a pool or the fields of a configuration.
+
+    Example:
+        >>> checked_bank(ItemBank.from_parameters(b=[0.0, 1.0]), Config(max_items=2)).n_items
+        2
+    """
+    bank = as_bank(bank, needs=needs, purpose=purpose)
+    check_config(config)
+    return bank

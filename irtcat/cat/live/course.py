@@ -16,9 +16,8 @@ from irtcat._common.precision import precision
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import NONE, RELAXED, CatState
-from irtcat.cat.engine.arguments import check_prepared
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import start, step
+from irtcat.cat.engine.engine import check_prepared, start, step
 from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.live.log import Event, field_fault
 from irtcat.cat.rules.exposure import cell_of, cuts_in

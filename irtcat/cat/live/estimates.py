@@ -10,8 +10,8 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import context_of
 from irtcat.cat.live.full_score import GUARANTEED, score_by_bets
 from irtcat.cat.rules.stopping import STOPPING, score_moments, single_rules
 

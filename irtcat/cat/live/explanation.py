@@ -13,9 +13,9 @@ from irtcat._common.precision import precision
 from irtcat.bank import ItemBank, as_bank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
-from irtcat.cat.engine.arguments import check_prepared
+from irtcat.cat.engine.choice import context_of, open_values, per_cost
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import context_of, open_values, per_cost
+from irtcat.cat.engine.engine import check_prepared
 from irtcat.cat.rules.criteria import CRITERIA
 
 

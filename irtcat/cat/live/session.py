@@ -18,10 +18,10 @@ from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank, as_bank, numbered
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.state import NONE, CatState
-from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.plan import ContentPlan, target_plan
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.document import document_of, read_document
 from irtcat.cat.live.estimates import estimates_of

@@ -22,11 +22,11 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts, Pool
-from irtcat.cat.engine.arguments import check_prepared, checked_bank
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import lots
+from irtcat.cat.engine.engine import check_prepared, lots
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.database import Database
 from irtcat.cat.live.head import new_head

@@ -16,10 +16,11 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.json import json_value
 from irtcat.bank import BankLike, ItemBank
 from irtcat.cat.belief.pool import Plan
-from irtcat.cat.engine.arguments import checked_bank
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import context_of, start
+from irtcat.cat.engine.engine import start
 from irtcat.cat.engine.preparation import prepare
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.named_rule import as_part
 from irtcat.cat.rules.stopping import single_rules
 from irtcat.models import CUMULATIVE, SOFTMAX, item_categories

@@ -18,8 +18,8 @@ from irtcat._files.json import json_text
 from irtcat._files.writing import replacing
 from irtcat._version import __version__
 from irtcat.bank import BankLike, ItemBank
-from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.offline.document import document_of
 from irtcat.models import item_categories
 

@@ -20,8 +20,9 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import mixture_moments
 from irtcat.cat.belief.state import ANSWERS, CatState, uniforms
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import _start, _step, context_of
+from irtcat.cat.engine.engine import _start, _step
 from irtcat.cat.rules.exposure import EXPOSURE, cell_of, cuts_in, eligible_items, tally, updated
 from irtcat.cat.rules.starting import start_theta_of
 from irtcat.cat.rules.stopping import score_moments

@@ -17,10 +17,11 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.priors import prior_rows
-from irtcat.cat.engine.arguments import checked_bank
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import blank, context_of
+from irtcat.cat.engine.engine import blank
 from irtcat.cat.engine.preparation import prepare
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.rules.estimators import estimate
 from irtcat.models import item_categories
 

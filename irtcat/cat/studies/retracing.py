@@ -15,8 +15,9 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
-from irtcat.cat.engine.engine import ask, blank, context_of, record
+from irtcat.cat.engine.engine import ask, blank, record
 from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.rules.sampling import draw_from
 from irtcat.cat.rules.stopping import score_moments

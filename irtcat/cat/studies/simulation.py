@@ -12,11 +12,11 @@ from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import prior_note, prior_rows
-from irtcat.cat.engine.arguments import checked_bank
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import program_of
 from irtcat.cat.engine.exposure_parameters import ExposureParameters, counts_for
 from irtcat.cat.engine.preparation import prepare
+from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.studies.blocks import planned, replayed, simulated
 from irtcat.cat.studies.finished import report_of
 from irtcat.cat.studies.report import Report
