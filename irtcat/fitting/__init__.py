@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from irtcat.fitting.online import update_items as update_items
     from irtcat.fitting.problem.loading_pattern import STRUCTURES as STRUCTURES
     from irtcat.fitting.result import Fit as Fit
+    from irtcat.fitting.result import FitSummary as FitSummary
     from irtcat.fitting.solvers import EM as EM
     from irtcat.fitting.solvers import SOLVERS as SOLVERS
     from irtcat.fitting.solvers import VI as VI
     from irtcat.fitting.solvers import Joint as Joint
     from irtcat.fitting.solvers import Solver as Solver
     from irtcat.fitting.specification import Progress as Progress
-    from irtcat.fitting.summary import FitSummary as FitSummary
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -32,9 +32,8 @@ else:
             "irtcat.fitting.linking": "LINKS Link link",
             "irtcat.fitting.online": "update_items",
             "irtcat.fitting.problem.loading_pattern": "STRUCTURES",
-            "irtcat.fitting.result": "Fit",
+            "irtcat.fitting.result": "Fit FitSummary",
             "irtcat.fitting.solvers": "EM SOLVERS VI Joint Solver",
             "irtcat.fitting.specification": "Progress",
-            "irtcat.fitting.summary": "FitSummary",
         },
     )

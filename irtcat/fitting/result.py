@@ -1,5 +1,6 @@
 """Fit: a calibrated bank, the subjects' abilities, and the outcome of the estimation."""
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,12 +13,47 @@ from irtcat._common.checks import argument_error
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.bank._table import BankSummary
 from irtcat.features import check_features
 from irtcat.fitting.features.columns import FeatureRegression, predicted_bank
 from irtcat.fitting.problem.groups import Grouping
-from irtcat.fitting.summary import FitSummary
 from irtcat.latent import Populations
 from irtcat.scoring import Ability, score
+
+
+@dataclass(frozen=True)
+class FitSummary:
+    """The outcome of a fit, for people; ``print`` it.
+
+    Attributes:
+        data: what was fitted, in one line.
+        figures: see `Fit.to_dict`.
+        bank: the summary of the calibrated items.
+    """
+
+    data: str
+    figures: dict[str, Any]
+    bank: BankSummary
+
+    def to_frame(self) -> pd.DataFrame:
+        """The figures as a table of one row."""
+        return pd.DataFrame([self.figures])
+
+    def __str__(self) -> str:
+        n = self.figures
+        quality = f"log-likelihood {n['log_likelihood']:.2f}, {n['n_parameters']} parameters"
+        return "\n".join(
+            [
+                self.data,
+                n["message"],
+                f"{quality}, AIC {n['aic']:.1f}, BIC {n['bic']:.1f}",
+                str(self.bank),
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        """The lines of the text."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 @dataclass(frozen=True, eq=False)

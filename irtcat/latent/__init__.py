@@ -45,7 +45,6 @@ from irtcat.latent.population import (
     Moments,
     PopulationDesign,
     Populations,
-    correlation_root,
     density_scores,
     population_distance,
     population_log_density,
@@ -54,7 +53,6 @@ from irtcat.latent.population import (
     population_step,
     populations_of,
     rescaled_populations,
-    root_slopes,
 )
 from irtcat.latent.product import FINEST_PRODUCT, density_ratio, item_factors, line_factors
 from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
@@ -98,7 +96,6 @@ INTERNAL = (
     chain_of,
     chained,
     choose_nodes,
-    correlation_root,
     count_general,
     density_of,
     density_ratio,
@@ -133,7 +130,6 @@ INTERNAL = (
     posterior_modes,
     posterior_on_grid,
     rescaled_populations,
-    root_slopes,
     root_of,
     round_up,
     row_chunks,

@@ -6,7 +6,6 @@ from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from irtcat.prediction import short_forms as short_forms
-    from irtcat.prediction.estimate import Estimate as Estimate
     from irtcat.prediction.estimators import ESTIMATORS as ESTIMATORS
     from irtcat.prediction.flags import OUT_OF_RANGE as OUT_OF_RANGE
     from irtcat.prediction.flags import UNLIKE as UNLIKE
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from irtcat.prediction.freezing import short_form as short_form
     from irtcat.prediction.predicting import predict as predict
     from irtcat.prediction.result import Prediction as Prediction
+    from irtcat.prediction.task import Estimate as Estimate
     from irtcat.prediction.task import Estimator as Estimator
     from irtcat.prediction.task import Task as Task
     from irtcat.prediction.task import full_scores as full_scores
@@ -22,13 +22,12 @@ else:
         __name__,
         {
             "irtcat.prediction": "short_forms",
-            "irtcat.prediction.estimate": "Estimate",
             "irtcat.prediction.estimators": "ESTIMATORS",
             "irtcat.prediction.flags": "OUT_OF_RANGE UNLIKE",
             "irtcat.prediction.form": "ShortForm",
             "irtcat.prediction.freezing": "short_form",
             "irtcat.prediction.predicting": "predict",
             "irtcat.prediction.result": "Prediction",
-            "irtcat.prediction.task": "Estimator Task full_scores",
+            "irtcat.prediction.task": "Estimate Estimator Task full_scores",
         },
     )

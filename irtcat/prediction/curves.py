@@ -14,10 +14,9 @@ from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.equating import TEMPER
-from irtcat.prediction.estimate import Estimate, patterns
 from irtcat.prediction.flags import FEW_SIMILAR
 from irtcat.prediction.intervals import conformal_quantile, mixture_interval
-from irtcat.prediction.task import FOLDS, Task, filled_scores
+from irtcat.prediction.task import FOLDS, Estimate, Task, filled_scores, patterns
 from irtcat.selection.curves import score_curves
 
 GRID = np.linspace(-7, 7, 211)

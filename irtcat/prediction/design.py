@@ -3,9 +3,8 @@
 import numpy as np
 
 from irtcat._common.types import FloatArray
-from irtcat.prediction.estimate import Estimate
 from irtcat.prediction.intervals import wilson_interval
-from irtcat.prediction.task import Task
+from irtcat.prediction.task import Estimate, Task
 
 LEAST_SUBJECTS = 8
 """With fewer calibrated subjects no estimator learns from them: five folds leave out one or two."""

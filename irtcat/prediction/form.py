@@ -21,8 +21,7 @@ from irtcat.bank import Population
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction.answers import align, as_prediction
 from irtcat.prediction.estimands import ESTIMANDS, RunNoise, noise_halves, wilson_halves
-from irtcat.prediction.form_document import document_of, read_fields
-from irtcat.prediction.norms import Norms
+from irtcat.prediction.form_document import Norms, document_of, read_fields
 from irtcat.prediction.result import Prediction
 from irtcat.prediction.run_noise import Reliability, read_reruns
 from irtcat.prediction.score_rule import FEW_MISSING, ScoreRule

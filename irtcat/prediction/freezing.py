@@ -13,7 +13,7 @@ from irtcat.io.convert import as_responses_like
 from irtcat.prediction.auto import learn_rule
 from irtcat.prediction.design import LEAST_SUBJECTS
 from irtcat.prediction.form import ShortForm
-from irtcat.prediction.norms import Norms
+from irtcat.prediction.form_document import Norms
 from irtcat.prediction.subjects import response_hashes
 from irtcat.prediction.task import Task
 from irtcat.prediction.weights import item_weights

@@ -8,9 +8,8 @@ import scipy
 from scipy.special import ndtri
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.prediction.estimate import Estimate, patterns
 from irtcat.prediction.intervals import conformal_quantile
-from irtcat.prediction.task import FOLDS, Task
+from irtcat.prediction.task import FOLDS, Estimate, Task, patterns
 
 PENALTIES = np.geomspace(1e-3, 1e4, 29)
 """Grid of ridge penalties, in units of answers: 10 is equivalent to ten answers of pure noise."""

@@ -14,11 +14,11 @@ from scipy.special import expit, logit, ndtri
 
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.prediction.equating import GRID, Equating, Kind
-from irtcat.prediction.estimate import Estimate
 from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import ALONE, Estimates, Evidence, Priors, Range, shared_priors
+from irtcat.prediction.task import Estimate
 from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
 
 ENDS = ("stronger", "weaker")

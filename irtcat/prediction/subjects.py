@@ -11,11 +11,10 @@ from scipy.special import logit
 from irtcat._common.checks import InputError
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.equating import Below, Equating, full_score_curves
-from irtcat.prediction.estimate import patterns
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.score_prior import ScorePrior
 from irtcat.prediction.score_rule import FEW_MISSING
-from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores
+from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores, patterns
 from irtcat.prediction.weights import normalised
 from irtcat.responses import Responses
 from irtcat.scoring import subject_priors

@@ -25,9 +25,8 @@ from irtcat._common.progress import Progress, part_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.responses._matrix import row_blocks
-from irtcat.selection.constraints import Constraints
+from irtcat.selection.constraints import FREE, Constraints, Picks, better_picks
 from irtcat.selection.dense import Scores, centred_scores
-from irtcat.selection.greedy import FREE, Picks, better
 from irtcat.selection.sampling import choose_stratified, difficulty_strata, draw
 from irtcat.selection.task import Choice, Task
 
@@ -250,7 +249,7 @@ def greedy(
             progress=part,
         )
 
-    return better(choose, limits)
+    return better_picks(choose, limits)
 
 
 def choose_score_optimal(task: Task) -> Choice:

@@ -6,8 +6,7 @@ from scipy.special import ndtri
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, fisher_information
 from irtcat.scoring import score
-from irtcat.selection.constraints import Constraints
-from irtcat.selection.greedy import FREE, Picks, better, run
+from irtcat.selection.constraints import FREE, Constraints, Picks, better_picks, greedy_picks
 from irtcat.selection.task import Choice, Task
 
 NODES = 41
@@ -56,7 +55,7 @@ def choose_minimax(task: Task) -> Choice:
     starts = []
     for gain in (at_weakest, of_least):
         for by_cost in (False, True)[: 1 if task.limits.costs is None else 2]:
-            start, _ = run(gain, task.limits, by_cost)
+            start, _ = greedy_picks(gain, task.limits, by_cost)
             starts.append(_exchange(start, task.limits, information))
     chosen = max(starts, key=lambda items: information[items].sum(axis=0).min())
     weakest = int(np.argmin(information[chosen].sum(axis=0)))
@@ -145,9 +144,9 @@ def choose_d_optimal(task: Task) -> Choice:
 
     def choose(by_cost: bool) -> Picks:
         costs = task.limits.costs if by_cost else None
-        return run(Determinant(information, precision, costs), task.limits, by_cost)
+        return greedy_picks(Determinant(information, precision, costs), task.limits, by_cost)
 
-    return Choice(*better(choose, task.limits))
+    return Choice(*better_picks(choose, task.limits))
 
 
 def _covariance(bank: ItemBank) -> FloatArray:

@@ -11,8 +11,8 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import fisher_information, summed_information
 from irtcat.responses._matrix import observed, row_blocks
 from irtcat.scoring import score
+from irtcat.selection.constraints import Picks, better_picks, greedy_picks
 from irtcat.selection.filters import RULES, Rule
-from irtcat.selection.greedy import Picks, better, run
 from irtcat.selection.task import Choice, Strategy, Task
 
 POPULATION_NODES = 61
@@ -46,9 +46,9 @@ def _best(
     limits = replace(limits, allowed=limits.allowed & usable).checked()
 
     def choose(by_cost: bool) -> Picks:
-        return run(lambda items, _: criterion[items], limits, by_cost)
+        return greedy_picks(lambda items, _: criterion[items], limits, by_cost)
 
-    return Choice(*(better(choose, limits) if additive else choose(False)))
+    return Choice(*(better_picks(choose, limits) if additive else choose(False)))
 
 
 def choose_fisher(task: Task) -> Choice:

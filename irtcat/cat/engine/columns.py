@@ -14,7 +14,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import FixedSubset
 from irtcat.cat.belief.state import NONE
 from irtcat.cat.engine.config import Config
-from irtcat.selection.greedy import FREE
+from irtcat.selection.constraints import FREE
 
 FACTORS = "factor"
 """Columns of a bank's metadata with the factor model: ``factor_0`` is the intercept."""

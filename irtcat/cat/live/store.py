@@ -29,7 +29,7 @@ from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.database import Database
-from irtcat.cat.live.head import new_head
+from irtcat.cat.live.document import new_head
 from irtcat.cat.live.log import Event, Key, first_digest, status_digest
 from irtcat.cat.live.session import Session
 from irtcat.cat.live.status import SessionStatus

@@ -16,9 +16,7 @@ from irtcat.diagnose.labels.inputs import read_data
 from irtcat.diagnose.labels.orders import ORDERS, best_order, missing_evidence, order_keys, sort_key
 from irtcat.diagnose.labels.planted_check import check_after_planting
 from irtcat.diagnose.labels.plants import Planted
-from irtcat.diagnose.labels.ranking import LabelRanking
-from irtcat.diagnose.labels.reasons import reasons
-from irtcat.diagnose.labels.suspicion import share_of_wrong, with_suspicion
+from irtcat.diagnose.labels.ranking import LabelRanking, reasons, share_of_wrong, with_suspicion
 from irtcat.io.convert import ResponsesLike
 
 
