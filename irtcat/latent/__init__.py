@@ -37,7 +37,15 @@ from irtcat.latent.line import (
     row_priors,
     transformed_nodes,
 )
-from irtcat.latent.linear_predictors import chain_of, chained, part_terms, parts_of, scores_of
+from irtcat.latent.linear_predictors import (
+    chain_of,
+    chained,
+    has_numpy_terms,
+    part_terms,
+    parts_and_chains,
+    parts_of,
+    scores_of,
+)
 from irtcat.latent.logistic_terms import logistic_terms
 from irtcat.latent.modes import posterior_modes
 from irtcat.latent.population import (
@@ -107,6 +115,7 @@ INTERNAL = (
     grid_posterior,
     grid_step,
     group_items,
+    has_numpy_terms,
     item_curves,
     item_factors,
     line_covariance,
@@ -120,6 +129,7 @@ INTERNAL = (
     on_grid_scale,
     over_blocks,
     part_terms,
+    parts_and_chains,
     parts_of,
     population_distance,
     population_log_density,

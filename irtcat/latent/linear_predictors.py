@@ -6,6 +6,7 @@ by the predictors with a chain that does not depend on the points. A mixed model
 item model, each with all items and a mask of its own.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._common.compilation import SMALL, jit, namespace
 from irtcat.models import ItemModel, member_columns, unpack
 
 
@@ -27,16 +29,16 @@ class Part(NamedTuple):
     """
 
     link: Any
-    rows: Float[Array, "items predictors one_and_dims"]
-    gaps: Float[Array, "items gaps"]
-    is_member: Float[Array, " items"] | None
+    rows: Float[Any, "items predictors one_and_dims"]
+    gaps: Float[Any, "items gaps"]
+    is_member: Float[Any, " items"] | None
 
     @property
-    def slopes(self) -> Float[Array, "items predictors dims"]:
+    def slopes(self) -> Float[Any, "items predictors dims"]:
         """The slopes of the predictors."""
         return self.rows[:, :, 1:]
 
-    def predictors(self, theta: Float[Array, "*points dims"]) -> list[Array]:
+    def predictors(self, theta: Float[Any, "*points dims"]) -> list[Any]:
         """Each predictor at points, points x items."""
         flat = theta.reshape(-1, theta.shape[-1])
         shape = (*theta.shape[:-1], -1)
@@ -55,6 +57,13 @@ def _members(template: Any) -> list[tuple[Any, Any, Any]]:
         (items, np.array(member_columns(template, type(items))), template.kind == m)
         for m, items in kinds
     ]
+
+
+def has_numpy_terms(template: ItemModel) -> bool:
+    """Whether the terms of these items at points can be computed with arrays of numpy."""
+    if template.closed_form != "predictors":
+        return False
+    return all(items.link.takes_numpy for items, *_ in _members(template))
 
 
 def parts_of(model: ItemModel) -> list[Part]:
@@ -85,6 +94,21 @@ def chain_of(
     return chains
 
 
+def parts_and_chains(template: ItemModel, params: Any) -> tuple[list[Part], list[Any]]:
+    """`parts_of` the items with these parameters, and `chain_of` them, in numpy for such arrays."""
+    if namespace(params) is jnp:
+        return parts_of(unpack(template, params)), chain_of(template, params)
+    arrays, chains = jax.tree.map(np.asarray, _arrays_of_parts(template, params))
+    links = [items.link for items, *_ in _members(template)]
+    return [Part(link, *part) for link, part in zip(links, arrays, strict=True)], chains
+
+
+@functools.partial(jit, options=SMALL)
+def _arrays_of_parts(template: ItemModel, params: Array) -> tuple[list[Any], list[Array]]:
+    """Rows, gaps and members of each part, and the chains: of each item a few numbers."""
+    return [part[1:] for part in parts_of(unpack(template, params))], chain_of(template, params)
+
+
 class PartTerms(NamedTuple):
     """Terms of a part's items at points: log-likelihood, and its derivatives by the predictors.
 
@@ -96,17 +120,14 @@ class PartTerms(NamedTuple):
             items; None for 0. Sums over points are then shorter than with an array of all points.
     """
 
-    value: Float[Array, "..."]
-    residual: list[Array]
-    weight: dict[tuple[int, int], Array]
-    offset: Array | None = None
+    value: Float[Any, "..."]
+    residual: list[Any]
+    weight: dict[tuple[int, int], Any]
+    offset: Any | None = None
 
 
 def part_terms(
-    part: Part,
-    theta: Float[Array, "..."],
-    statistics: Float[Array, "..."],
-    mask: Float[Array, "..."],
+    part: Part, theta: Float[Any, "..."], statistics: Float[Any, "..."], mask: Float[Any, "..."]
 ) -> PartTerms:
     """The terms of all items at points, 0 for other parts' items.
 
@@ -156,10 +177,10 @@ def information_of(
 
 
 def chained(
-    score: Float[Array, "predictors basis items"],
-    sums: dict[tuple[int, int], Float[Array, "basis basis items"]],
-    chain: Float[Array, "items predictors basis params"],
-) -> tuple[Float[Array, "items params"], Float[Array, "items params params"]]:
+    score: Float[Any, "predictors basis items"],
+    sums: dict[tuple[int, int], Float[Any, "basis basis items"]],
+    chain: Float[Any, "items predictors basis params"],
+) -> tuple[Float[Any, "items params"], Float[Any, "items params params"]]:
     """Gradient and information by the parameters, from those by the predictors' coefficients.
 
     Args:
@@ -168,13 +189,14 @@ def chained(
         chain: derivatives of the coefficients by the parameters.
     """
     n_predictors, n_basis, n_items = score.shape
-    gradient = jnp.einsum("mai,imap->ip", score, chain)
-    nothing = jnp.zeros((n_basis, n_basis, n_items), score.dtype)
-    full = jnp.stack(
+    xp = namespace(score)
+    gradient = xp.einsum("mai,imap->ip", score, chain)
+    nothing = xp.zeros((n_basis, n_basis, n_items), score.dtype)
+    full = xp.stack(
         [
-            jnp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
+            xp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
             for m in range(n_predictors)
         ]
     )
-    half = jnp.einsum("mnabi,inbq->imaq", full, chain)
-    return gradient, jnp.einsum("imap,imaq->ipq", chain, half)
+    half = xp.einsum("mnabi,inbq->imaq", full, chain)
+    return gradient, xp.einsum("imap,imaq->ipq", chain, half)

@@ -9,7 +9,8 @@ Most item models are one of three functions of linear predictors z_m = intercept
 
 Each gives the log-probabilities of one item at one ability, and, for the M-step, derivative and
 expected information of all items' log-likelihoods in the predictors. Category (or predictor) is the
-first axis of every array, so that stacking is cheap.
+first axis of every array, so that stacking is cheap. The terms of these three compute with arrays
+of numpy as well as JAX's.
 """
 
 import abc
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._common.compilation import namespace
 from irtcat.models.base import CategoricalModel, category_parameters
 
 ABSENT = -1e4
@@ -37,9 +39,9 @@ class LinkTerms(NamedTuple):
         weight: expected information, by pairs of predictors (m <= n); absent pairs are 0.
     """
 
-    value: Array
-    residual: list[Array]
-    weight: dict[tuple[int, int], Array]
+    value: Any
+    residual: list[Any]
+    weight: dict[tuple[int, int], Any]
 
 
 class Link(abc.ABC):
@@ -49,10 +51,12 @@ class Link(abc.ABC):
         has_predictor_per_contrast: whether there are as many predictors as categories but the
             first; otherwise there are two categories.
         is_logistic: whether it is that of the logistic models (`Asymptotes`).
+        takes_numpy: whether `terms` computes with arrays of numpy, too.
     """
 
     has_predictor_per_contrast: ClassVar[bool] = True
     is_logistic: ClassVar[bool] = False
+    takes_numpy: ClassVar[bool] = False
 
     @property
     def is_canonical(self) -> bool:
@@ -77,7 +81,7 @@ class Link(abc.ABC):
             Log-probabilities, finite for all predictors.
         """
 
-    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
         """Terms of the M-step; by automatic differentiation, unless a link has quicker ones.
 
         Args:
@@ -105,17 +109,20 @@ class Link(abc.ABC):
         return LinkTerms((n * log_p).sum(-1), list(residual), weight)
 
 
-def _sigmoids(z: Array) -> tuple[Array, Array, Array, Array]:
+def _sigmoids(z: Any) -> tuple[Any, Any, Any, Any]:
     """sigmoid(z), sigmoid(-z) and their logarithms by one exponential and one logarithm."""
-    small = jnp.exp(-jnp.abs(z))
-    log_scale = jnp.log1p(small)
-    large, tiny = 1 / (1 + small), small / (1 + small)
+    xp = namespace(z)
+    small = xp.exp(-xp.abs(z))
+    total = 1 + small
+    # log1p takes three times as long in numpy: the error is that of adding the two.
+    log_scale = jnp.log1p(small) if xp is jnp else np.log(total)
+    large, tiny = 1 / total, small / total
     up = z > 0
     return (
-        jnp.where(up, large, tiny),
-        jnp.where(up, tiny, large),
-        jnp.minimum(z, 0) - log_scale,
-        jnp.minimum(-z, 0) - log_scale,
+        xp.where(up, large, tiny),
+        xp.where(up, tiny, large),
+        xp.minimum(z, 0) - log_scale,
+        xp.minimum(-z, 0) - log_scale,
     )
 
 
@@ -127,6 +134,8 @@ class Cumulative(Link):
     gap ``z_k - z_{k+1}``: a product without cancellation, whose last factor does not depend on
     ability.
     """
+
+    takes_numpy: ClassVar[bool] = True
 
     @staticmethod
     def pairs(n_predictors: int) -> list[tuple[int, int]]:
@@ -140,15 +149,15 @@ class Cumulative(Link):
         middle = above[:-1] + below[1:] + jnp.log(-jnp.expm1(-gaps))
         return jnp.concatenate([below[:1], middle, above[-1:]])
 
-    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
         """Terms of the M-step; only neighbouring predictors share information."""
-        last = len(z)
+        last, xp = len(z), namespace(z[0])
         sigmoids = [_sigmoids(predictor) for predictor in z]
         above, below = [p[0] for p in sigmoids], [p[1] for p in sigmoids]
         log_above, log_below = [p[2] for p in sigmoids], [p[3] for p in sigmoids]
         n = [totals - sum(counts), *counts]
-        pull = [1 / jnp.expm1(gap) for gap in gaps]
-        widths = [-jnp.expm1(-gap) for gap in gaps]
+        widths = [-xp.expm1(-gap) for gap in gaps]
+        pull = [xp.exp(-gap) / width for gap, width in zip(gaps, widths, strict=True)]
         p = [
             below[0],
             *(above[k - 1] * below[k] * widths[k - 1] for k in range(1, last)),
@@ -156,7 +165,7 @@ class Cumulative(Link):
         ]
         value = n[0] * log_below[0] + n[-1] * log_above[-1]
         for k in range(1, last):
-            value = value + n[k] * (log_above[k - 1] + log_below[k] + jnp.log(widths[k - 1]))
+            value = value + n[k] * (log_above[k - 1] + log_below[k] + xp.log(widths[k - 1]))
         residual, weight = [], {}
         for m in range(last):  # z[m] separates category m from m + 1
             up = below[m] + (pull[m] if m + 1 < last else 0.0)
@@ -171,6 +180,8 @@ class Cumulative(Link):
 @dataclass(frozen=True)
 class Softmax(Link):
     """``P(x = k) = exp(z_k) / sum_v exp(z_v)``."""
+
+    takes_numpy: ClassVar[bool] = True
 
     @property
     def is_canonical(self) -> bool:
@@ -188,16 +199,17 @@ class Softmax(Link):
         against = jnp.where(same, -jnp.inf, with_zero - with_zero[:, None])
         return -jax.nn.softplus(jax.nn.logsumexp(against, axis=1))
 
-    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
         """Terms of the M-step."""
-        top = jnp.maximum(z[0], 0)
+        xp = namespace(z[0])
+        top = xp.maximum(z[0], 0)
         for values in z[1:]:
-            top = jnp.maximum(top, values)
-        powers = [jnp.exp(values - top) for values in z]
-        total = jnp.exp(-top) + sum(powers)
+            top = xp.maximum(top, values)
+        powers = [xp.exp(values - top) for values in z]
+        total = xp.exp(-top) + sum(powers)
         p = [power / total for power in powers]
         value = sum(c * values for c, values in zip(counts, z, strict=True))
-        value = value - totals * (top + jnp.log(total))
+        value = value - totals * (top + xp.log(total))
         residual = [c - totals * values for c, values in zip(counts, p, strict=True)]
         weight = {(m, m): totals * p[m] * (1 - p[m]) for m in range(len(p))}
         for n in range(len(p)):
@@ -218,6 +230,7 @@ class Asymptotes(Link):
 
     has_predictor_per_contrast: ClassVar[bool] = False
     is_logistic: ClassVar[bool] = True
+    takes_numpy: ClassVar[bool] = True
 
     @property
     def is_canonical(self) -> bool:
@@ -243,18 +256,19 @@ class Asymptotes(Link):
             wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logit) + high)
         return jnp.stack([wrong, right])
 
-    def terms(self, z: list[Array], gaps: list[Array], counts: Array, totals: Array) -> LinkTerms:
+    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
         """Terms of the M-step: two categories, so that the information has rank one."""
+        xp = namespace(z[0])
         high, low, log_high, log_low = _sigmoids(z[0])
-        zero, one = jnp.zeros_like(z[0][:1]), jnp.ones_like(z[0][:1])
+        zero, one = xp.zeros_like(z[0][:1]), xp.ones_like(z[0][:1])
         # The asymptotes' predictors do not depend on ability: one row is enough.
         c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
         d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
         right, wrong = c * low + d * high, c_ * low + d_ * high
-        small = jnp.finfo(right.dtype).tiny
-        right, wrong = jnp.maximum(right, small), jnp.maximum(wrong, small)
-        log_right = jnp.log(right) if self.lower else jnp.log(d) + log_high
-        log_wrong = jnp.log(wrong) if self.upper else jnp.log(c_) + log_low
+        small = np.finfo(right.dtype).tiny
+        right, wrong = xp.maximum(right, small), xp.maximum(wrong, small)
+        log_right = xp.log(right) if self.lower else xp.log(d) + log_high
+        log_wrong = xp.log(wrong) if self.upper else xp.log(c_) + log_low
         n1 = counts[0]
         n0 = totals - n1
         slopes = [(d - c if self.lower else d) * high * low]

@@ -1,5 +1,6 @@
 """Fits in which an item that separates the subjects perfectly ends at the bound of its slope."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from irtcat.fitting.em.iteration import _newton_step
 from irtcat.fitting.em.m_step import Constraints, m_step
 from irtcat.fitting.em.problem import StepRule
 from irtcat.latent import EStep, ExpectedSums
-from irtcat.models import Design, TwoPL, in_precision
+from irtcat.models import (
+    MODELS,
+    Design,
+    TwoPL,
+    column_names,
+    fitted_form,
+    free_parameters,
+    in_precision,
+)
+from irtcat.models.mixed import mixture
 
 BOUND = 25.0
 
@@ -134,3 +144,36 @@ def test_an_m_step_in_numpy_is_that_of_the_program(options, monkeypatch):
     by_program = fit(x, "2pl", **options)
     assert by_numpy.log_likelihood == pytest.approx(by_program.log_likelihood, rel=1e-11)
     np.testing.assert_allclose(by_numpy.bank.parameters(), by_program.bank.parameters(), rtol=1e-7)
+
+
+TERMS = ["3pl", "graded", "nominal", "mixed", "4pl", "feasibility", "gpcm", "rsm"]
+
+
+@pytest.mark.slow_cases("4pl", "feasibility", "gpcm", "rsm")
+@pytest.mark.parametrize("key", TERMS)
+def test_the_terms_of_links_in_numpy_are_those_of_the_program(key):
+    """Value, gradient and information of every item; `test_an_m_step_in_numpy` has the fits."""
+    rng = np.random.default_rng(3)
+    model = mixture(("3pl", "graded")) if key == "mixed" else fitted_form(MODELS[key])[0]
+    categories = np.array([2, 4, 3, 4]) if model.is_polytomous else np.full(4, 2)
+    settings = {}
+    if key == "mixed":
+        categories, settings = np.array([2, 4, 3, 2]), {"kind": np.array([0, 1, 1, 0])}
+    if "categories" not in model.fixed:
+        categories[:] = categories.max()
+    template = model.blank(Design(categories, 1, settings))
+    n_params = len(column_names(template))
+    params = np.where(free_parameters(template), rng.normal(0, 0.7, (4, n_params)), 0.0)
+    nodes = np.linspace(-4, 4, 9)[:, None]
+    used = np.arange(1, template.n_categories)[:, None, None] < categories
+    counts = rng.uniform(0, 1, (template.n_categories - 1, 9, 4)) * used
+    totals = counts.sum(0) + rng.uniform(0, 1, (9, 4))
+    assert m_steps.needs_no_program(template, params)
+    with precision("float64"):
+        own = m_steps.item_terms(template, params, counts, totals, nodes)
+        arrays = [jnp.asarray(array) for array in (params, counts, totals, nodes)]
+        program = jax.jit(m_steps.item_terms)(template, *arrays)
+    for ours, theirs in zip(own, program, strict=True):
+        assert isinstance(ours, np.ndarray)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13)
+    assert np.abs(own[1]).min(where=free_parameters(template), initial=1) > 1e-4

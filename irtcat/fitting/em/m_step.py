@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from irtcat._common.compilation import MANY, namespace
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.latent import chain_of, chained, logistic_terms, part_terms, parts_of
+from irtcat.latent import chained, has_numpy_terms, logistic_terms, part_terms, parts_and_chains
 from irtcat.latent.likelihood import grid_points
 from irtcat.models import ItemModel, as_points, unpack
 
@@ -50,7 +50,7 @@ def needs_no_program(template: ItemModel, params: Any, n_responses: int = 0) -> 
     With many responses a fit takes so long that its programs may as well.
     """
     few = params.size <= FEW_PARAMS and n_responses < MANY
-    return template.closed_form == "logistic" and few
+    return few and (template.closed_form == "logistic" or has_numpy_terms(template))
 
 
 def _repeat_while(xp: Any, condition: Any, body: Any, state: Any) -> Any:
@@ -297,7 +297,11 @@ def general_terms(
 
 
 def part_sums(
-    template: ItemModel, params: Array, counts: Array, totals: Array, nodes: Array
+    template: ItemModel,
+    params: Float[Any, "items params"],
+    counts: Float[Any, "contrasts nodes items"],
+    totals: Any,
+    nodes: Float[Any, "nodes dims"],
 ) -> Terms:
     """The same terms for all items of a link of linear predictors at once, or of several links.
 
@@ -305,17 +309,17 @@ def part_sums(
     products with 1, theta and theta^2; the derivatives of the predictors by the parameters do not
     depend on the nodes.
     """
-    basis = jnp.concatenate([jnp.ones_like(nodes[:, :1]), nodes], axis=1)
+    xp = namespace(params)
+    basis = xp.concatenate([xp.ones_like(nodes[:, :1]), nodes], axis=1)
     n_basis = basis.shape[1]
     squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
     totals = totals[:, None] if totals.ndim == 1 else totals
     value: Any = 0.0
     gradient: Any = 0.0
     information: Any = 0.0
-    chains = chain_of(template, params)
-    for part, chain in zip(parts_of(unpack(template, params)), chains, strict=True):
+    for part, chain in zip(*parts_and_chains(template, params), strict=True):
         terms = part_terms(part, nodes, counts, totals)
-        score = jnp.stack([basis.T @ table for table in terms.residual])
+        score = xp.stack([basis.T @ table for table in terms.residual])
         sums = {
             pair: (squares.T @ table).reshape(n_basis, n_basis, -1)
             for pair, table in terms.weight.items()
