@@ -168,7 +168,7 @@ def test_the_terms_of_links_in_numpy_are_those_of_the_program(key):
     used = np.arange(1, template.n_categories)[:, None, None] < categories
     counts = rng.uniform(0, 1, (template.n_categories - 1, 9, 4)) * used
     totals = counts.sum(0) + rng.uniform(0, 1, (9, 4))
-    assert m_steps.needs_no_program(template, params)
+    assert m_steps.needs_no_program(template, params, counts)
     with precision("float64"):
         own = m_steps.item_terms(template, params, counts, totals, nodes)
         arrays = [jnp.asarray(array) for array in (params, counts, totals, nodes)]

@@ -33,6 +33,7 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import (
     Constraints,
     count_distinct,
+    needs_no_program,
     penalised_terms,
     prior_information,
     prior_slopes,
@@ -150,8 +151,32 @@ def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray
     return out
 
 
-@functools.partial(jit, options=SMALL)
 def complete_information(
+    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
+) -> Float[Any, "items params params"]:
+    """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
+    arguments = template, params, counts, totals, constraints, nodes
+    if not (template.has_canonical_link and template.has_linear_predictors):
+        return _observed_information(*arguments)
+    if needs_no_program(template, params, counts):
+        return _expected_information(*jax.tree.map(np.asarray, arguments))
+    return _compiled_information(*arguments)
+
+
+def _expected_information(
+    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
+) -> Float[Any, "items params params"]:
+    """That of canonical links of linear predictors, whose second derivatives have no residuals."""
+    information = penalised_terms(template, params, counts, totals, constraints, nodes)[2]
+    more = prior_slopes(params, constraints)[1] - prior_information(params, constraints)
+    return information + more[..., None] * np.eye(params.shape[1], dtype=params.dtype)
+
+
+_compiled_information = jit(_expected_information, options=SMALL)
+
+
+@functools.partial(jit, options=SMALL)
+def _observed_information(
     template: ItemModel,
     params: Array,
     counts: Array,
@@ -159,12 +184,8 @@ def complete_information(
     constraints: Constraints,
     nodes: Array,
 ) -> Float[Array, "items params params"]:
-    """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
+    """That of any items, by automatic differentiation."""
     eye = jnp.eye(params.shape[1], dtype=params.dtype)
-    curvature = prior_slopes(params, constraints)[1]
-    if template.has_canonical_link and template.has_linear_predictors:  # the expected one
-        information = penalised_terms(template, params, counts, totals, constraints, nodes)[2]
-        return information + (curvature - prior_information(params, constraints))[..., None] * eye
     points = as_points(nodes)
 
     def objective(phi: Array, item: ItemModel, counts: Array, totals: Array) -> Array:
@@ -173,7 +194,7 @@ def complete_information(
 
     in_axes = (0, 0, -1, None if totals.ndim == 1 else -1)
     hessian = jax.vmap(jax.hessian(objective), in_axes)(params, template, counts, totals)
-    return -hessian + curvature[..., None] * eye
+    return -hessian + prior_slopes(params, constraints)[1][..., None] * eye
 
 
 class Curvature(abc.ABC):

@@ -39,17 +39,18 @@ MAX_STEPS = 12
 """Maximum number of evaluations, where steps are rejected and damped again."""
 
 
-FEW_PARAMS = 256
-"""Parameters of all items up to which an M-step in numpy takes about as long as a program, which
-takes .3 to .65 s to compile (of the 1.7 s of a first fit, 2PL, 1000 x 50)."""
+FEW_PARAMS, FEW_COUNTS = 256, 2**17
+"""Parameters of all items, and expected counts at the nodes, up to which an M-step in numpy takes
+at most twice as long as a program. That takes .3 to .65 s to compile for logistic items (of the
+1.7 s of a first fit, 2PL, 1000 x 50), 1.4 to 1.8 s for other links."""
 
 
-def needs_no_program(template: ItemModel, params: Any, n_responses: int = 0) -> bool:
+def needs_no_program(template: ItemModel, params: Any, counts: Any, n_responses: int = 0) -> bool:
     """Whether the M-step of these items is computed in numpy: few, with terms in closed form.
 
     With many responses a fit takes so long that its programs may as well.
     """
-    few = params.size <= FEW_PARAMS and n_responses < MANY
+    few = params.size <= FEW_PARAMS and counts.size <= FEW_COUNTS and n_responses < MANY
     return few and (template.closed_form == "logistic" or has_numpy_terms(template))
 
 
