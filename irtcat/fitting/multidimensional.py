@@ -135,8 +135,9 @@ class SpaceSolution(NamedTuple):
             n_further=self.n_latent,
         )
         density = data.specification.density
+        error = self.finer - estimates.log_likelihood
         details = {
-            "integration_error": self.finer - estimates.log_likelihood,
+            "integration_error": error,
             "nodes": n_nodes(self.problem.rule),
             "nodes_are": self.problem.rule.kind,
             **({"density": density} if density is not None else {}),
@@ -154,6 +155,7 @@ class SpaceSolution(NamedTuple):
                 "details": details,
                 "populations": populations if data.grouping is not None else None,
                 "density": self.density,
+                "integration_error": error,
             },
         )
 

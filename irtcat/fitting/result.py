@@ -98,6 +98,8 @@ class Fit:
             items) and "slope"; empty without any.
         versions: the versions of items that are not the same in all groups, if any.
         subject_weights: the survey weight of each subject, as given; None without any.
+        integration_error: of several abilities, the log-likelihood by twice as many nodes less
+            ``log_likelihood``; NaN where it was not computed, and with one ability.
     """
 
     bank: ItemBank
@@ -125,6 +127,7 @@ class Fit:
     item_regressions: Mapping[str, FeatureRegression] = field(default_factory=dict)
     facets: tuple[str, ...] = ()
     subject_weights: FloatArray | None = None
+    integration_error: float = np.nan
 
     def severities(self) -> pd.DataFrame:
         """How severe each level of each facet is, such as each judge (many-facet Rasch model).

@@ -278,8 +278,7 @@ def _two_factors(
     one = calibrator.three_pl()
     fixed = replace(ROUGH, nodes=FIXED_NODES)
     two = fit(responses, "m3pl", fixed, dims=2, standard_errors="none")
-    error = two.bank.provenance["integration_error"]
-    if not abs(error) < MAX_INTEGRATION_ERROR:
+    if not abs(two.integration_error) < MAX_INTEGRATION_ERROR:
         two = fit(responses, "m3pl", ROUGH, dims=2, standard_errors="none")
     table = factor_table([one, two])
     gain = float(table[rules.criterion].loc[1] - table[rules.criterion].loc[2])

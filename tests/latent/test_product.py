@@ -104,7 +104,7 @@ def test_lines_are_used_where_they_resolve_the_population():
     options = {"pattern": pattern, "correlated": True, "standard_errors": "none"}
     result = fit(Responses.from_array(x), "2pl", **options)
     assert result.bank.provenance["nodes_are"] == "a line for each ability"
-    assert abs(result.bank.provenance["integration_error"]) < 1e-4
+    assert abs(result.integration_error) < 1e-4
     rng = np.random.default_rng(0)
     eta = np.repeat(1.5 * rng.standard_normal((150, 1)), 6, axis=1)
     one = Responses.from_array((rng.random((150, 6)) < expit(eta)).astype(int))
