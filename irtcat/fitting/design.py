@@ -22,6 +22,10 @@ from irtcat.models import ItemModel, field_columns, fitted_form, parameter_matri
 from irtcat.responses import Responses
 
 
+START_CELLS = 4_000_000
+"""Maximum number of responses behind the factors of a start; beyond it, every k-th row is used."""
+
+
 def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -> PriorTable:
     """Hold the slopes outside the pattern; centre the priors if the axes may be rotated."""
     slopes = list(field_columns(template, ["slope"]))
@@ -128,10 +132,6 @@ def workspace_of(data: FitData, dtype: np.dtype) -> Workspace:
     template = setup.template
     _check_common_slopes(field_columns(template, data.shared), template, design)
     return Workspace(setup, design, population)
-
-
-START_CELLS = 4_000_000
-"""Maximum number of responses behind the factors of a start; beyond it, every k-th row is used."""
 
 
 def _sample(work: Workspace) -> tuple[np.ndarray, FloatArray]:

@@ -3,7 +3,8 @@
 The default start orders the subjects by their scores. Where the items measure two abilities, or
 have nothing in common, or are copies of each other, the one-dimensional likelihood has a mode for
 each such set of items, and the scores may lead to a lower one. The correlations of the items show
-this beforehand; for ordinary data they cost little and no other start is tried.
+this beforehand; for ordinary data they cost little and no other start is tried. `begin` makes the
+problem of one ability and chooses its first state.
 """
 
 from collections.abc import Sequence
