@@ -21,7 +21,6 @@ from irtcat.latent import PopulationDesign
 from irtcat.models import ItemModel, field_columns, fitted_form, parameter_matrix, parameter_names
 from irtcat.responses import Responses
 
-
 START_CELLS = 4_000_000
 """Maximum number of responses behind the factors of a start; beyond it, every k-th row is used."""
 
