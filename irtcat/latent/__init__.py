@@ -38,11 +38,12 @@ from irtcat.latent.line import (
     transformed_nodes,
 )
 from irtcat.latent.linear_predictors import (
+    ItemParts,
     chain_of,
     chained,
     has_numpy_terms,
+    item_parts,
     part_terms,
-    parts_and_chains,
     parts_of,
     scores_of,
 )
@@ -85,6 +86,7 @@ INTERNAL = (
     EStepProgram,
     ExpectedSums,
     GridQuadrature,
+    ItemParts,
     LayoutPlan,
     LineQuadrature,
     Moments,
@@ -118,6 +120,7 @@ INTERNAL = (
     has_numpy_terms,
     item_curves,
     item_factors,
+    item_parts,
     line_covariance,
     line_factors,
     line_posteriors,
@@ -129,7 +132,6 @@ INTERNAL = (
     on_grid_scale,
     over_blocks,
     part_terms,
-    parts_and_chains,
     parts_of,
     population_distance,
     population_log_density,

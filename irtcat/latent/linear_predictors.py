@@ -94,13 +94,31 @@ def chain_of(
     return chains
 
 
-def parts_and_chains(template: ItemModel, params: Any) -> tuple[list[Part], list[Any]]:
-    """`parts_of` the items with these parameters, and `chain_of` them, in numpy for such arrays."""
+class ItemParts(NamedTuple):
+    """`parts_of` items with these parameters, and `chain_of` them."""
+
+    params: Float[Any, "items params"]
+    parts: list[Part]
+    chains: list[Any]
+
+    def moved(self, params: Any) -> "ItemParts":
+        """The same with other parameters, where the predictors are linear in them."""
+        move = params - self.params
+        parts = [
+            part._replace(rows=part.rows + np.einsum("imap,ip->ima", chain, move))
+            for part, chain in zip(self.parts, self.chains, strict=True)
+        ]
+        return ItemParts(params, parts, self.chains)
+
+
+def item_parts(template: ItemModel, params: Any) -> ItemParts:
+    """The parts and chains of items, in numpy for such arrays."""
     if namespace(params) is jnp:
-        return parts_of(unpack(template, params)), chain_of(template, params)
+        return ItemParts(params, parts_of(unpack(template, params)), chain_of(template, params))
     arrays, chains = jax.tree.map(np.asarray, _arrays_of_parts(template, params))
     links = [items.link for items, *_ in _members(template)]
-    return [Part(link, *part) for link, part in zip(links, arrays, strict=True)], chains
+    parts = [Part(link, *part) for link, part in zip(links, arrays, strict=True)]
+    return ItemParts(params, parts, chains)
 
 
 @functools.partial(jit, options=SMALL)

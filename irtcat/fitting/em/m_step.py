@@ -25,7 +25,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from irtcat._common.compilation import MANY, namespace
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.latent import chained, has_numpy_terms, logistic_terms, part_terms, parts_and_chains
+from irtcat.latent import (
+    ItemParts,
+    chained,
+    has_numpy_terms,
+    item_parts,
+    logistic_terms,
+    part_terms,
+)
 from irtcat.latent.likelihood import grid_points
 from irtcat.models import ItemModel, as_points, unpack
 
@@ -39,10 +46,16 @@ MAX_STEPS = 12
 """Maximum number of evaluations, where steps are rejected and damped again."""
 
 
-FEW_PARAMS, FEW_COUNTS = 256, 2**17
-"""Parameters of all items, and expected counts at the nodes, up to which an M-step in numpy takes
-at most twice as long as a program. That takes .3 to .65 s to compile for logistic items (of the
-1.7 s of a first fit, 2PL, 1000 x 50), 1.4 to 1.8 s for other links."""
+FEW_PARAMS = 256
+"""Parameters of all items up to which an M-step in numpy takes about as long as a program, which
+takes .3 to .65 s to compile (of the 1.7 s of a first fit, 2PL, 1000 x 50)."""
+
+FEW_COUNTS, FEW_CANONICAL, FEW_OTHERS = 2**17, 2**14, 2**12
+"""The same of the expected counts at the nodes: of logistic items, other canonical links (partial
+credit, nominal), and other links. The programs of the last two take 1.1 to 1.8 s to compile.
+
+Beyond, warm fits of .1 to .15 s would take .06 to .08 s more (2000 x 50: 3PL with 2**13 counts,
+partial credit of five categories with 2**15); up to here it is .01 to .05 s."""
 
 
 def needs_no_program(template: ItemModel, params: Any, counts: Any, n_responses: int = 0) -> bool:
@@ -50,8 +63,12 @@ def needs_no_program(template: ItemModel, params: Any, counts: Any, n_responses:
 
     With many responses a fit takes so long that its programs may as well.
     """
-    few = params.size <= FEW_PARAMS and counts.size <= FEW_COUNTS and n_responses < MANY
-    return few and (template.closed_form == "logistic" or has_numpy_terms(template))
+    if params.size > FEW_PARAMS or n_responses >= MANY:
+        return False
+    if template.closed_form == "logistic":
+        return counts.size <= FEW_COUNTS
+    most = FEW_CANONICAL if template.has_canonical_link else FEW_OTHERS
+    return counts.size <= most and has_numpy_terms(template)
 
 
 def _repeat_while(xp: Any, condition: Any, body: Any, state: Any) -> Any:
@@ -260,6 +277,7 @@ def item_terms(
     counts: Float[Any, "contrasts nodes items"],
     totals: Any,
     nodes: Float[Any, "nodes *dims"],
+    near: ItemParts | None = None,
 ) -> Terms:
     """Expected log-likelihood of each item, its gradient and its expected information."""
     if template.closed_form == "logistic":
@@ -269,7 +287,7 @@ def item_terms(
         totals = (totals[:, None] if totals.ndim == 1 else totals) * trials
         return logistic_terms(params, counts * trials, totals, as_points(nodes))
     if template.closed_form:
-        return part_sums(template, params, counts, totals, as_points(nodes))
+        return part_sums(template, params, counts, totals, as_points(nodes), near)
     in_axes = (0, 0, -1, None if totals.ndim == 1 else -1, None)
     return jax.vmap(general_terms, in_axes)(template, params, counts, totals, as_points(nodes))
 
@@ -303,6 +321,7 @@ def part_sums(
     counts: Float[Any, "contrasts nodes items"],
     totals: Any,
     nodes: Float[Any, "nodes dims"],
+    near: ItemParts | None = None,
 ) -> Terms:
     """The same terms for all items of a link of linear predictors at once, or of several links.
 
@@ -318,7 +337,8 @@ def part_sums(
     value: Any = 0.0
     gradient: Any = 0.0
     information: Any = 0.0
-    for part, chain in zip(*parts_and_chains(template, params), strict=True):
+    _, parts, chains = item_parts(template, params) if near is None else near.moved(params)
+    for part, chain in zip(parts, chains, strict=True):
         terms = part_terms(part, nodes, counts, totals)
         score = xp.stack([basis.T @ table for table in terms.residual])
         sums = {
@@ -338,11 +358,16 @@ def penalised_terms(
     totals: Any,
     constraints: Constraints,
     nodes: Float[Any, "nodes *dims"] | None = None,
-) -> tuple[Float[Any, " items"], Float[Any, "items params"], Float[Any, "items params params"]]:
-    """Expected log-posterior of each item, its gradient and its expected information."""
+    near: ItemParts | None = None,
+) -> Terms:
+    """Expected log-posterior of each item, its gradient and its expected information.
+
+    Items of linear predictors may be passed with parameters that are ``near``, from which the
+    predictors follow in numpy.
+    """
     xp = namespace(params)
     nodes = xp.asarray(grid_points(params.dtype) if nodes is None else nodes)
-    value, gradient, information = item_terms(template, params, counts, totals, nodes)
+    value, gradient, information = item_terms(template, params, counts, totals, nodes, near)
     if xp is np and not constraints.prior_precision.any():
         return value, gradient, information  # no priors: a sixth of the time in numpy
     value = value + log_prior(params, constraints)
@@ -538,7 +563,7 @@ def m_step(
 
     def body(carry: tuple[Any, Any, _State]) -> tuple[Any, Any, _State]:
         number, _, state = carry
-        terms = penalised_terms(template, state.candidate, counts, totals, constraints, nodes)
+        terms = penalised_terms(template, state.candidate, counts, totals, constraints, nodes, near)
         up, is_first = better(terms[0], state.value), number == 0
         accepted: Any = _where(up, (state.candidate, *terms), state[:4])
         damping = xp.where(up, 0.3 * state.damping, xp.maximum(10 * state.damping, 0.1))
@@ -556,6 +581,9 @@ def m_step(
         rest = damping, candidate, squared, stuck
         return number, goes_on, _State._make((*accepted, *rest))
 
+    near = None
+    if xp is np and template.closed_form == "predictors" and template.has_linear_predictors:
+        near = item_parts(template, params)
     # The first evaluation is that of the starting point, which is always accepted.
     nothing = xp.zeros_like(params[:, 0])
     state = _State(
