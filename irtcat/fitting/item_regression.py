@@ -33,6 +33,7 @@ STEPS = 8
 """Newton steps of each M-step."""
 
 TOLERANCE = 1e-4
+"""Default tolerance of the first Newton step, in standard errors."""
 
 
 class ItemRegression(NamedTuple):
