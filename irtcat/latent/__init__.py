@@ -27,7 +27,7 @@ from irtcat.latent.grid import (
     two_tier_step,
 )
 from irtcat.latent.layout import LayoutPlan, LineQuadrature
-from irtcat.latent.likelihood import LIMIT, grid_nodes, item_curves, log_likelihoods
+from irtcat.latent.likelihood import LIMIT, grid_nodes, grid_points, item_curves, log_likelihoods
 from irtcat.latent.line import (
     ScaleTransform,
     e_step,
@@ -114,6 +114,7 @@ INTERNAL = (
     e_step_program,
     filled,
     grid_nodes,
+    grid_points,
     grid_posterior,
     grid_step,
     group_items,

@@ -21,14 +21,20 @@ from irtcat.latent.expected_sums import (
 )
 from irtcat.latent.grid import GridQuadrature, TwoTierQuadrature
 from irtcat.latent.layout import LayoutPlan, LineQuadrature
+from irtcat.latent.line import N_NODES
 from irtcat.latent.population import PopulationDesign, populations_of
 from irtcat.latent.product import ProductQuadrature, cells_by_factors, cells_of_row, is_separable
 from irtcat.latent.quadrature_choice import Quadrature, n_nodes
+from irtcat.models import steepest_slope
 
 ARRAYS_PER_CONTRAST = 4
 """Arrays of rows x nodes x items per contrast in an adaptive E-step, roughly: its chunks of rows
 are smaller by this factor, to bound memory."""
 
+
+GUESSED_SD = {2: 0.8, 3: 0.55}
+"""Smallest share of the first guesses of posterior SDs that the later ones are, by the number of
+categories (the last: or more)."""
 
 E_STEPS: dict[Any, Any] = {
     GridQuadrature: grid_sums,
@@ -60,6 +66,19 @@ class EStepProgram(NamedTuple):
     def __call__(self, items: PackedItems, population: Any, rows: ResponseRows) -> ExpectedSums:
         """The E-step of these rows."""
         return self.function(items, population, rows, self.rule, **dict(self.static))
+
+    def resolve(self, items: PackedItems, posteriors: Sequence[tuple[Any, ...]]) -> None:
+        """Let the grid of one ability have no more nodes than the rows and the items need.
+
+        Rows that several processes hold need the same nodes everywhere: the whole grid.
+        """
+        plan = self.plan
+        if plan is None or (plan.n_nodes == N_NODES and not plan.is_new):
+            return
+        share = GUESSED_SD[min(items.template.n_categories, 3)] if plan.is_new else 1.0
+        narrowest = min(float(line_posteriors(*both)[1].min()) for both in posteriors)
+        unit = 1.0 if self.rule is None else float(self.rule.sd)
+        plan.resolve(share * narrowest, steepest_slope(items.model) * unit)
 
     def layouts(
         self,

@@ -209,7 +209,7 @@ def line_sums(
         moments = moments.sum(1, keepdims=True)
     else:
         moments = jax.ops.segment_sum(moments.T, rows.group, len(population)).T
-    nodes = transformed_nodes(transform, items.params.dtype)
+    nodes = transformed_nodes(transform, items.params.dtype, rows.layout.n_nodes)
     return ExpectedSums(belief, nodes, moments.T.reshape(-1, 2, 2))
 
 

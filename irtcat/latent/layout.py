@@ -1,5 +1,6 @@
 """Layout of the E-step: blocks of subjects, and their windows of the grid."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,19 @@ from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, Blocks, Layout,
 
 WIDE_SD = SPACING
 """The grid integrates a posterior of this SD or wider to 1e-8 by itself."""
+
+FEWEST_CELLS, CELL_STEPS = 32, 16
+"""Smallest number of cells of the grid, and the steps in which it grows, as programs are compiled
+for it."""
+
+STEEPEST = 1.0
+"""Change of an item's log-odds between two nodes of a coarser grid, at most.
+
+The rectangle rule's error on a logistic curve is exp(-2 pi^2 / change), 3e-9, and as large on a
+posterior with an SD of the spacing."""
+
+GROWTH = 1.1
+"""The cells that a grid takes by those that it needs, where it grows."""
 
 REACH = 6.0
 """Posterior SDs on either side of the mean that a window must hold."""
@@ -36,7 +50,8 @@ def block_bytes() -> int:
 class LayoutPlan:
     """Makes layouts of constant shapes for changing abilities, to avoid recompilation.
 
-    The number of blocks only ever grows; blocks left over are empty and cost nothing.
+    The number of blocks only ever grows; blocks left over are empty and cost nothing. So does the
+    number of nodes, which is that of the whole grid unless `resolve` chooses it.
     """
 
     def __init__(self, n_subjects: int, n_items: int, itemsize: int):
@@ -47,6 +62,30 @@ class LayoutPlan:
         self.n_items = n_items
         self.n_wide = 0
         self.n_narrow = 0
+        self.n_nodes = N_NODES
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no layout has been made."""
+        return self.n_wide + self.n_narrow == 0
+
+    def resolve(self, narrowest: float, steepest: float) -> None:
+        """Take the coarsest grid that integrates such posteriors and items, but none coarser.
+
+        Where the grid grows, it takes some more cells than are needed now.
+
+        Args:
+            narrowest: smallest SD of a posterior.
+            steepest: largest slope of an item, on the scale of the grid.
+        """
+        spacing = min(narrowest, STEEPEST / max(steepest, STEEPEST))
+        n_cells = 2 * LIMIT / spacing if spacing > SPACING else N_NODES - 1
+        if not self.is_new:
+            if n_cells < self.n_nodes:
+                return
+            n_cells *= GROWTH
+        n_cells = CELL_STEPS * math.ceil(n_cells / CELL_STEPS)
+        self.n_nodes = 1 + min(max(n_cells, FEWEST_CELLS), N_NODES - 1)
 
     def layout(self, mean: np.ndarray, sd: np.ndarray, slack: float = 0.0) -> Layout:
         """Blocks for subjects with posterior means ``mean`` and SDs ``sd``.
@@ -73,7 +112,7 @@ class LayoutPlan:
         Returns:
             One layout a part.
         """
-        if self.n_wide + self.n_narrow == 0:
+        if self.is_new:
             self._choose_rows(parts, slack)
         wide, narrow = [], []
         for mean, sd in parts:
@@ -82,7 +121,7 @@ class LayoutPlan:
             wide.append([(rows[i : i + self.rows], 0) for i in range(0, len(rows), self.rows)])
             narrow.append(self._windows(np.flatnonzero(~is_wide), mean, sd, slack))
         n_wide = max(map(len, wide))
-        if self.n_wide + self.n_narrow == 0:
+        if self.is_new:
             # First guesses of the SD are rough: spare blocks of wide posteriors from the start
             # cost less than a later recompilation.
             maybe = max(int((sd >= WIDE_SD / 2).sum()) for _, sd in parts)
@@ -90,7 +129,12 @@ class LayoutPlan:
         self.n_wide = _grow(self.n_wide, n_wide)
         self.n_narrow = _grow(self.n_narrow, max(map(len, narrow)))
         return [
-            Layout(self._stack(w, self.n_wide), self._stack(n, self.n_narrow), self.window)
+            Layout(
+                self._stack(w, self.n_wide),
+                self._stack(n, self.n_narrow),
+                self.window,
+                self.n_nodes,
+            )
             for w, n in zip(wide, narrow, strict=True)
         ]
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from irtcat._common.compilation import jit
 from irtcat.models import ItemModel, as_points
 
-# Grid from -6.4 to 6.4, in population SDs.
+# Grid from -6.4 to 6.4, in population SDs. Wide posteriors need only a part of its nodes.
 SPACING = 0.1
 LIMIT = 6.4
 N_NODES = 129
@@ -30,14 +30,14 @@ class Curves(NamedTuple):
 
 
 @functools.cache
-def grid_points(dtype: np.dtype) -> Float[np.ndarray, " nodes"]:
+def grid_points(dtype: np.dtype, n_nodes: int = N_NODES) -> Float[np.ndarray, " nodes"]:
     """The common grid on the standardised scale, in numpy."""
-    return np.linspace(-LIMIT, LIMIT, N_NODES, dtype=dtype)
+    return np.linspace(-LIMIT, LIMIT, n_nodes, dtype=dtype)
 
 
-def grid_nodes(dtype: np.dtype) -> Float[Array, " nodes"]:
+def grid_nodes(dtype: np.dtype, n_nodes: int = N_NODES) -> Float[Array, " nodes"]:
     """The common grid on the standardised scale."""
-    return jax.device_put(grid_points(dtype))
+    return jax.device_put(grid_points(dtype, n_nodes))
 
 
 def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:

@@ -45,8 +45,9 @@ STENCIL = 8
 Z_NODES = np.linspace(-6.0, 6.0, 25)
 """Local nodes, in posterior SDs around the mean."""
 
-PAIR = (54, 74)
-"""Two nodes that represent all where the M-step needs only sums and first moments."""
+PAIR_DISTANCE = 0.15
+"""Distance, as a share of the grid, of the two nodes that represent all where the M-step needs only
+sums and first moments."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -64,7 +65,9 @@ class Blocks(NamedTuple):
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=("wide", "narrow"), meta_fields=("window",)
+    jax.tree_util.register_dataclass,
+    data_fields=("wide", "narrow"),
+    meta_fields=("window", "n_nodes"),
 )
 @dataclass(frozen=True)
 class Layout:
@@ -72,13 +75,16 @@ class Layout:
 
     Attributes:
         wide: blocks integrated on the grid itself.
-        narrow: blocks integrated on their subjects' local nodes.
+        narrow: blocks integrated on their subjects' local nodes; None unless the grid has all of
+            its nodes.
         window: number of grid nodes in a narrow block's window (static).
+        n_nodes: number of nodes of the grid (static).
     """
 
     wide: Blocks | None
     narrow: Blocks | None
     window: int
+    n_nodes: int = N_NODES
 
     def scan(self, carry: Any, n_subjects: int, work: Callable[..., Any]) -> Any:
         """Fold ``work(carry, rows, first, local)`` over the blocks that have rows."""
@@ -146,11 +152,13 @@ def row_priors(
     return Prior(mean[group[rows]], log_sd[group[rows]])
 
 
-def transformed_nodes(transform: ScaleTransform | None, dtype: np.dtype) -> Float[Any, " nodes"]:
+def transformed_nodes(
+    transform: ScaleTransform | None, dtype: np.dtype, n_nodes: int
+) -> Float[Any, " nodes"]:
     """The common grid on the scale of the parameters."""
     if transform is None:
-        return grid_nodes(dtype)
-    return transform.mean + transform.sd * grid_points(dtype)
+        return grid_nodes(dtype, n_nodes)
+    return transform.mean + transform.sd * grid_points(dtype, n_nodes)
 
 
 def on_grid_scale(
@@ -302,17 +310,23 @@ def _add_counts(
     return carry._replace(counts=counts, totals=add(carry.totals, mass))
 
 
+def _pair(n_nodes: int) -> tuple[int, int]:
+    """Numbers of the two nodes that represent all (see `PAIR_DISTANCE`)."""
+    low = round((0.5 - PAIR_DISTANCE / 2) * (n_nodes - 1))
+    return low, n_nodes - 1 - low
+
+
 def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"]:
-    """Weights of the two nodes of `PAIR` with the same sum and first moment."""
+    """Weights of the two nodes of `_pair` with the same sum and first moment."""
     here = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
-    low, high = nodes[PAIR[0]], nodes[PAIR[1]]
+    low, high = (nodes[i] for i in _pair(len(nodes)))
     upper = post @ ((here - low) / (high - low))
     return jnp.stack([post.sum(1) - upper, upper], axis=1)
 
 
 def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
     """Posterior of a block on the grid itself."""
-    log_prior = prior.log_density(nodes) + np.log(SPACING)
+    log_prior = prior.log_density(nodes) + np.log(2 * LIMIT / (len(nodes) - 1))
     log_post = grid_likelihood(statistics, mask, curves, nodes, lines) + log_prior
     log_z = logsumexp(log_post, axis=1)
     post = jnp.exp(log_post - log_z[:, None])
@@ -336,7 +350,7 @@ def posterior_on_grid(
     statistics: Float[Array, "contrasts rows items"],
     mask: Float[Array, "rows items"] | None,
     first: Int[Array, ""],
-    window: int,
+    layout: Layout,
     local: bool,
     item_weights: Float[Array, " items"],
     prior: Prior = STANDARD,
@@ -345,10 +359,10 @@ def posterior_on_grid(
 
     With ``local`` on the window of the grid that begins at node ``first``.
     """
-    nodes = grid_nodes(statistics.dtype)
+    nodes = grid_nodes(statistics.dtype, layout.n_nodes)
     curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     if local:
-        return _window_block(statistics, mask, curves, first, window, prior)[0]
+        return _window_block(statistics, mask, curves, first, layout.window, prior)[0]
     return _grid_block(statistics, mask, curves, nodes, prior)[0]
 
 
@@ -375,7 +389,8 @@ def e_step(
     """
     x, weights, layout, has_missing = rows.x, rows.weights, rows.layout, rows.has_missing
     dtype = weights.dtype
-    nodes = grid_nodes(dtype)
+    n_nodes = layout.n_nodes
+    nodes = grid_nodes(dtype, n_nodes)
     curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     n_subjects, n_items = x.shape
     n_contrasts = curves.contrast.shape[0]
@@ -397,17 +412,17 @@ def e_step(
         carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
         return carry._replace(stats=carry.stats.at[:, at].set(stats, mode="drop"))
 
-    totals_shape = (N_NODES, n_items) if has_missing else (N_NODES,)
+    totals_shape = (n_nodes, n_items) if has_missing else (n_nodes,)
     carry = _Totals(
         jnp.zeros((4, n_subjects), dtype),
-        jnp.zeros((n_contrasts, len(PAIR) if condense else N_NODES, n_items), dtype),
+        jnp.zeros((n_contrasts, 2 if condense else n_nodes, n_items), dtype),
         jnp.zeros(totals_shape, dtype),
     )
     carry = layout.scan(carry, n_subjects, block)
     counts = carry.counts
     if condense:
-        at_all_nodes = jnp.zeros((n_contrasts, N_NODES, n_items), dtype)
-        counts = at_all_nodes.at[:, jnp.array(PAIR)].set(counts)
+        at_all_nodes = jnp.zeros((n_contrasts, n_nodes, n_items), dtype)
+        counts = at_all_nodes.at[:, jnp.array(_pair(n_nodes))].set(counts)
     mean, variance, square_variance, log_z = carry.stats
     return EStep(
         mean=mean[:, None],

@@ -228,6 +228,7 @@ def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSum
     )
     posteriors = [(state.mean[rows], state.covariance[rows]) for rows in problem.ranges]
     if engine is None:
+        program.resolve(items, posteriors)
         groups = [block.group for block in problem.blocks()]
     else:
         groups = [np.zeros(engine.block_rows, np.int32)] * len(posteriors)

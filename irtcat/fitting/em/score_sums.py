@@ -248,7 +248,8 @@ def line_score_sums(
     n, has_missing = rows.x.shape[0], rows.has_missing
     everyone = None if numbers is None else populations_of(numbers, 1)
     model, prior_of = on_grid_scale(items.model, everyone, transform)
-    nodes = transformed_nodes(transform, params.dtype)[:, None]
+    layout = rows.layout
+    nodes = transformed_nodes(transform, params.dtype, layout.n_nodes)[:, None]
     by_population = jnp.zeros((len(nodes), 1, 0), params.dtype)
     if numbers is not None and not is_known:
         of_groups = [density_scores(numbers, nodes, group) for group in range(len(numbers))]
@@ -256,7 +257,7 @@ def line_score_sums(
     chain = parameter_chain(template, params)
     tables = node_tables(template, params, nodes, by_population, chain)
     n_contrasts = template.n_categories - 1
-    window, canonical = rows.layout.window, None
+    window, canonical = layout.window, None
     if is_canonical:
         canonical = CanonicalScores(template, params, nodes, by_population[:, 0])
 
@@ -266,7 +267,7 @@ def line_score_sums(
             rows.x[safe], n_contrasts, has_missing, params.dtype
         )
         prior = row_priors(prior_of, rows.group, safe)
-        post = posterior_on_grid(model, statistics, mask, first, window, local, item_weights, prior)
+        post = posterior_on_grid(model, statistics, mask, first, layout, local, item_weights, prior)
         weight = jnp.where(at < n, rows.weights[safe], 0)
         if canonical is not None:
             return canonical.plus(sums, statistics, post, weight, first if local else 0)
@@ -278,7 +279,7 @@ def line_score_sums(
 
     sums: Any = no_scores(params, by_population.shape[2], full)
     sums = sums if canonical is None else canonical.zeros()
-    sums = rows.layout.scan(sums, n, add)
+    sums = layout.scan(sums, n, add)
     return sums if canonical is None else canonical.by_parameters(sums)
 
 

@@ -20,7 +20,7 @@ from irtcat.latent import (
     ExpectedSums,
     PackedItems,
     ScaleTransform,
-    grid_nodes,
+    grid_points,
     transformed_nodes,
 )
 from irtcat.models import ItemModel, pack, unpack
@@ -34,7 +34,7 @@ class OneAbility(Curvature):
         self.share = share
         """Share of the responses that are observed."""
         at, unit = problem.rule.place
-        self.nodes = at + unit * np.asarray(grid_nodes(problem.dtype))
+        self.nodes = at + unit * grid_points(problem.dtype, len(belief.totals))
         self.is_known = not self.estimated.any()
         """Whether no population is estimated: there is one, or all are stated."""
         if self.is_known:
@@ -231,7 +231,7 @@ def _item_loss(
     With natural curves (base, eta) the mixed derivative of log f(x) has mean
     -(d eta / d theta)' V (d eta / d phi) and covariance M' V M, M = d2 eta / d theta d phi.
     """
-    nodes = transformed_nodes(transform, params.dtype)
+    nodes = transformed_nodes(transform, params.dtype, len(totals))
 
     def contrasts(phi: Array, theta: Array, item: ItemModel) -> Array:
         return unpack(item, phi).natural(theta[None])[1:]
