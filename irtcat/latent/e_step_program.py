@@ -68,10 +68,7 @@ class EStepProgram(NamedTuple):
         return self.function(items, population, rows, self.rule, **dict(self.static))
 
     def resolve(self, items: PackedItems, posteriors: Sequence[tuple[Any, ...]]) -> None:
-        """Let the grid of one ability have no more nodes than the rows and the items need.
-
-        Rows that several processes hold need the same nodes everywhere: the whole grid.
-        """
+        """Let the grid of one ability have no more nodes than all rows and the items need."""
         plan = self.plan
         if plan is None or (plan.n_nodes == N_NODES and not plan.is_new):
             return

@@ -227,8 +227,8 @@ def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSum
         problem.rule, items, population, problem.population, problem.has_missing
     )
     posteriors = [(state.mean[rows], state.covariance[rows]) for rows in problem.ranges]
+    program.resolve(items, posteriors)
     if engine is None:
-        program.resolve(items, posteriors)
         groups = [block.group for block in problem.blocks()]
     else:
         groups = [np.zeros(engine.block_rows, np.int32)] * len(posteriors)
