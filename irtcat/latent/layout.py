@@ -70,9 +70,9 @@ class LayoutPlan:
         return self.n_wide + self.n_narrow == 0
 
     def resolve(self, narrowest: float, steepest: float) -> None:
-        """Take the coarsest grid that integrates such posteriors and items, but none coarser.
+        """Choose the number of nodes: as few as integrate such posteriors and items.
 
-        Where the grid grows, it takes some more cells than are needed now.
+        There are never fewer than before, and some more than are needed now where they grow.
 
         Args:
             narrowest: smallest SD of a posterior.
@@ -116,7 +116,8 @@ class LayoutPlan:
             self._choose_rows(parts, slack)
         wide, narrow = [], []
         for mean, sd in parts:
-            is_wide = sd >= WIDE_SD
+            # Local nodes are interpolated from the whole grid.
+            is_wide = (sd >= WIDE_SD) | (self.n_nodes < N_NODES)
             rows = np.flatnonzero(is_wide)
             wide.append([(rows[i : i + self.rows], 0) for i in range(0, len(rows), self.rows)])
             narrow.append(self._windows(np.flatnonzero(~is_wide), mean, sd, slack))

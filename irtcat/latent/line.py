@@ -2,12 +2,13 @@
 
 The log-likelihood of a response row at the nodes of one common grid is a product of the
 one-hot responses with the items' log-probabilities. For short tests the grid itself is the
-quadrature. For long tests the posterior is narrower than the spacing of the grid; but the
-log-likelihood is still as smooth as the items' curves, so it is *interpolated* (Lagrange, degree 7)
-from the few grid nodes around the subject to local nodes, placed by the mode and width of its
-posterior. The transpose of the same interpolation spreads the posterior back on the grid as
-expected counts. Subjects sorted by ability share a window of the grid, so the products keep their
-form: (rows x items) @ (items x window).
+quadrature, with as few nodes as the posteriors and the items need (`LayoutPlan.resolve`). For long
+tests the posterior is narrower than the spacing of the finest grid; but the log-likelihood is still
+as smooth as the items' curves, so it is *interpolated* (Lagrange, degree 7) from the few grid nodes
+around the subject to local nodes, placed by the mode and width of its posterior. The transpose of
+the same interpolation spreads the posterior back on the grid as expected counts. Subjects sorted by
+ability share a window of the grid, so the products keep their form: (rows x items) @ (items x
+window).
 
 The scale is standardised: the population (of all groups together) has mean 0 and SD 1.
 """
