@@ -67,15 +67,19 @@ class EStepProgram(NamedTuple):
         """The E-step of these rows."""
         return self.function(items, population, rows, self.rule, **dict(self.static))
 
-    def resolve(self, items: PackedItems, posteriors: Sequence[tuple[Any, ...]]) -> None:
-        """Let the grid of one ability have no more nodes than all rows and the items need."""
+    def resolve(self, items: PackedItems, posteriors: Sequence[tuple[Any, ...]]) -> bool:
+        """Let the grid of one ability have as many nodes as all rows and the items need.
+
+        Returns:
+            Whether it had fewer.
+        """
         plan = self.plan
         if plan is None or (plan.n_nodes == N_NODES and not plan.is_new):
-            return
+            return False
         share = GUESSED_SD[min(items.template.n_categories, 3)] if plan.is_new else 1.0
         narrowest = min(float(line_posteriors(*both)[1].min()) for both in posteriors)
         unit = 1.0 if self.rule is None else float(self.rule.sd)
-        plan.resolve(share * narrowest, steepest_slope(items.model) * unit)
+        return plan.resolve(share * narrowest, steepest_slope(items.model) * unit)
 
     def layouts(
         self,

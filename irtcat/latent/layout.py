@@ -69,7 +69,7 @@ class LayoutPlan:
         """Whether no layout has been made."""
         return self.n_wide + self.n_narrow == 0
 
-    def resolve(self, narrowest: float, steepest: float) -> None:
+    def resolve(self, narrowest: float, steepest: float) -> bool:
         """Choose the number of nodes: as few as integrate such posteriors and items.
 
         There are never fewer than before, and some more than are needed now where they grow.
@@ -77,15 +77,18 @@ class LayoutPlan:
         Args:
             narrowest: smallest SD of a posterior.
             steepest: largest slope of an item, on the scale of the grid.
+
+        Returns:
+            Whether nodes were added to those of earlier layouts.
         """
         spacing = min(narrowest, STEEPEST / max(steepest, STEEPEST))
         n_cells = 2 * LIMIT / spacing if spacing > SPACING else N_NODES - 1
-        if not self.is_new:
-            if n_cells < self.n_nodes:
-                return
-            n_cells *= GROWTH
-        n_cells = CELL_STEPS * math.ceil(n_cells / CELL_STEPS)
+        grows = not self.is_new
+        if grows and n_cells < self.n_nodes:
+            return False
+        n_cells = CELL_STEPS * math.ceil((GROWTH if grows else 1) * n_cells / CELL_STEPS)
         self.n_nodes = 1 + min(max(n_cells, FEWEST_CELLS), N_NODES - 1)
+        return grows
 
     def layout(self, mean: np.ndarray, sd: np.ndarray, slack: float = 0.0) -> Layout:
         """Blocks for subjects with posterior means ``mean`` and SDs ``sd``.

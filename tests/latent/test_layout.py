@@ -7,6 +7,7 @@ import pytest
 from irtcat import fit
 from irtcat._common.precision import precision
 from irtcat.latent import LayoutPlan, ResponseRows, e_step, grid_points
+from irtcat.latent.e_step_program import GUESSED_SD
 from irtcat.latent.layout import FEWEST_CELLS
 from irtcat.latent.likelihood import N_NODES
 from irtcat.models import ThreePL, TwoPL
@@ -95,3 +96,25 @@ def test_a_fit_on_fewer_nodes_is_that_on_all(model, monkeypatch):
     for name in ("a", "b", "se_a", "se_b"):
         ours, theirs = (f.bank.to_frame()[name] for f in (coarse, whole))
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_an_e_step_is_repeated_where_the_guesses_of_the_posteriors_were_too_wide(monkeypatch):
+    rng = np.random.default_rng(2)
+    theta, b = rng.normal(size=(150, 1)), rng.normal(size=60)
+    x = (rng.random((150, 60)) < 1 / (1 + np.exp(-1.5 * (theta - b)))).astype(int)
+    expected = fit(x, "rasch")
+    sizes, resolve = [], LayoutPlan.resolve
+
+    def recorded(plan, *arguments):
+        grows = resolve(plan, *arguments)
+        sizes.append((plan.n_nodes, grows))
+        return grows
+
+    monkeypatch.setitem(GUESSED_SD, 2, 3.0)
+    monkeypatch.setattr(LayoutPlan, "resolve", recorded)
+    found = fit(x, "rasch")
+    assert sizes[0] == (FEWEST_CELLS + 1, False)
+    assert sizes[1][0] > 65
+    assert sizes[1][1]
+    assert found.n_iterations == expected.n_iterations
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, abs=1e-6)

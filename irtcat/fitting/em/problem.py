@@ -232,6 +232,10 @@ def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSum
         groups = [block.group for block in problem.blocks()]
     else:
         groups = [np.zeros(engine.block_rows, np.int32)] * len(posteriors)
-    layouts = program.layouts(groups, posteriors, slack)
     over_rows = sums_of_blocks if engine is None else engine.sums
-    return fill.cut_sums(over_rows(wide, program, items, population, layouts))
+    while True:
+        layouts = program.layouts(groups, posteriors, slack)
+        sums = over_rows(wide, program, items, population, layouts)
+        # The grid was chosen by earlier posteriors: these may be narrower.
+        if not program.resolve(items, [(sums.belief.mean, sums.belief.covariance)]):
+            return fill.cut_sums(sums)
