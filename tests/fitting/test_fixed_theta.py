@@ -59,7 +59,7 @@ def regression(theta, x, model, penalise=True):
     return loss
 
 
-@pytest.mark.slow
+@pytest.mark.slow_cases(".*3pl")
 @pytest.mark.parametrize("model", ["2pl", "3pl"])
 @pytest.mark.parametrize("rounded", [False, True])
 def test_each_item_is_a_plain_regression(model, rounded):
@@ -99,7 +99,6 @@ def test_curves_are_interpolated_exactly():
     )
 
 
-@pytest.mark.slow
 def test_equal_slopes_and_slopes_of_one():
     theta, responses = draw()
     X = responses.to_numpy().astype(float)
@@ -207,7 +206,6 @@ def test_abilities_are_looked_up_by_subject():
     )
 
 
-@pytest.mark.slow
 def test_a_scale_where_less_is_better_and_items_that_say_nothing():
     theta, responses = draw("3pl")
     X = responses.to_numpy().astype(float)

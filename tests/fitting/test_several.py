@@ -13,6 +13,8 @@ from scipy.stats import qmc
 
 from irtcat import EM, InputError, ItemBank, Responses, factor_loadings, fit, rotate, score
 from irtcat._common.precision import precision
+from irtcat.fitting import marginal
+from irtcat.fitting.em.problem import EMPoint, EMState, sums_at
 from irtcat.fitting.problem.loading_pattern import latent_design
 from irtcat.latent import population
 from irtcat.latent.population import correlation_root, free_correlations
@@ -466,6 +468,47 @@ def test_full_errors_and_the_sandwich(own, monkeypatch):
         np.testing.assert_allclose(ours, np.diagonal(expected)[:16], rtol=0.01)
         error = result.bank.provenance["se_correlations"][0][1]
         assert error**2 == pytest.approx(expected[16, 16], rel=0.01)
+
+
+def check_information(curvature, problem, point):
+    """Information of item 1's slope and intercept and of the population's numbers."""
+    information = curvature.observed(False)[0]
+    at = np.concatenate([np.asarray(part, float).ravel() for part in point])
+    shapes = [np.shape(part) for part in point]
+
+    def log_likelihood(vector):
+        parts = np.split(vector, [np.prod(shapes[0])])
+        moved = EMPoint(*(a.reshape(shape) for a, shape in zip(parts, shapes, strict=True)))
+        belief = sums_at(problem, EMState.of(moved, curvature.belief)).belief
+        return float(np.asarray(problem.weights, float) @ np.asarray(belief.log_z, float))
+
+    numbers = point.params.size + np.flatnonzero(problem.population.estimated.ravel())
+    used = [0, 2, *numbers]
+    assert len(used) == 3
+    moves = 1e-3 * np.eye(len(at))[used]
+    for i, one in enumerate(moves):
+        for j, other in enumerate(moves):
+            ends = [log_likelihood(at + s * one + t * other) for s in (1, -1) for t in (1, -1)]
+            second = (ends[0] - ends[1] - ends[2] + ends[3]) / 4e-6
+            assert information[used[i], used[j]] == pytest.approx(-second, rel=1e-3, abs=0.02)
+
+
+def test_information_is_minus_the_second_derivative_of_the_log_likelihood(monkeypatch):
+    """Of a slope, an intercept and the correlation, at the end of a fit (no priors)."""
+    X, pattern = small(correlation=0.5)
+    curvatures, covariance_of = [], marginal.covariance_of
+
+    def captured(curvature, which):
+        curvatures.append(curvature)
+        return covariance_of(curvature, which)
+
+    monkeypatch.setattr(marginal, "covariance_of", captured)
+    arguments = {"pattern": pattern, "correlated": True, "standard_errors": "full"}
+    fit(Responses.from_array(X), "m2pl", weak_priors=False, **arguments)
+    (curvature,) = curvatures
+    problem, point = curvature.problem, curvature.point
+    with precision("float64"):
+        check_information(curvature, problem, point)
 
 
 @pytest.mark.slow
