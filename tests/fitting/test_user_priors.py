@@ -19,6 +19,16 @@ def lsat():
     return load("lsat7")
 
 
+@pytest.mark.parametrize("key", ["2pl", "3pl"])
+def test_priors_on_slopes_fix_the_scale_and_those_on_guessing_do_not(lsat, key):
+    """Where the scale is free, the population that fits best is the one that defines it."""
+    free = fit(lsat, key, standard_errors="none")
+    assert free.latent_mean == pytest.approx(0, abs=1e-4)
+    assert free.latent_sd == pytest.approx(1, abs=1e-3)
+    fixed = fit(lsat, key, priors={"slope": (1.0, 0.5)}, standard_errors="none")
+    assert np.isnan([fixed.latent_mean, fixed.latent_sd]).all()
+
+
 @pytest.mark.slow
 def test_equal_slopes_are_the_one_parameter_model(lsat):
     equal, one = fit(lsat, "2pl", equal=["slope"], **EXACT), fit(lsat, "1pl", **EXACT)

@@ -289,6 +289,7 @@ def prior_table(
         }
     )
     counting = precision[~aside] > 0
+    # Asked for priors only, as the columns of the scale need a compiled program.
     scaled = bool(counting.any() and counting[:, list(scale_columns(template, mean))].any())
     description = {name: prior.description for name, prior in stated.items()}
     if held.any():
