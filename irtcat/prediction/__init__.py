@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from irtcat.prediction.form import ShortForm as ShortForm
     from irtcat.prediction.freezing import short_form as short_form
     from irtcat.prediction.predicting import predict as predict
+    from irtcat.prediction.result import Estimate as Estimate
     from irtcat.prediction.result import Prediction as Prediction
-    from irtcat.prediction.task import Estimate as Estimate
     from irtcat.prediction.task import Estimator as Estimator
     from irtcat.prediction.task import Task as Task
     from irtcat.prediction.task import full_scores as full_scores
@@ -27,7 +27,7 @@ else:
             "irtcat.prediction.form": "ShortForm",
             "irtcat.prediction.freezing": "short_form",
             "irtcat.prediction.predicting": "predict",
-            "irtcat.prediction.result": "Prediction",
-            "irtcat.prediction.task": "Estimate Estimator Task full_scores",
+            "irtcat.prediction.result": "Estimate Prediction",
+            "irtcat.prediction.task": "Estimator Task full_scores",
         },
     )

@@ -9,8 +9,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.estimands import RunNoise
-from irtcat.prediction.result import Prediction
-from irtcat.prediction.task import Estimate
+from irtcat.prediction.result import Estimate, Prediction
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
 

@@ -46,10 +46,11 @@ from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.intervals import conformal_quantile
 from irtcat.prediction.out_of_range import Estimates, Evidence, Range
 from irtcat.prediction.regression import ridge_path
+from irtcat.prediction.result import Estimate
 from irtcat.prediction.score_prior import with_prior
 from irtcat.prediction.score_rule import ENDS, Blend, ScoreRule, kinds_of, with_shared_priors
 from irtcat.prediction.subjects import Calibrated, Placement, Run, runs_of
-from irtcat.prediction.task import FOLDS, Estimate, Task
+from irtcat.prediction.task import FOLDS, Task
 from irtcat.selection import expectation_of
 
 PENALTIES = np.geomspace(1e-2, 10**2.5, 19)

@@ -16,7 +16,9 @@ from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.equating import TEMPER
 from irtcat.prediction.flags import FEW_SIMILAR
 from irtcat.prediction.intervals import conformal_quantile, mixture_interval
-from irtcat.prediction.task import FOLDS, Estimate, Task, filled_scores, patterns
+from irtcat.prediction.result import Estimate
+from irtcat.prediction.task import FOLDS, Task, filled_scores
+from irtcat.responses._matrix import patterns
 from irtcat.selection.curves import score_curves
 
 GRID = np.linspace(-7, 7, 211)

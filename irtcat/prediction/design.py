@@ -4,7 +4,8 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 from irtcat.prediction.intervals import wilson_interval
-from irtcat.prediction.task import Estimate, Task
+from irtcat.prediction.result import Estimate
+from irtcat.prediction.task import Task
 
 LEAST_SUBJECTS = 8
 """With fewer calibrated subjects no estimator learns from them: five folds leave out one or two."""

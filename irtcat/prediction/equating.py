@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit, logit, softmax
 
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.prediction.task import patterns
+from irtcat.responses._matrix import patterns
 from irtcat.selection.curves import EDGE, ScoreCurves
 
 GRID = np.linspace(-9, 9, 541)

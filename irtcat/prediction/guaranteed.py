@@ -13,7 +13,8 @@ from irtcat.prediction.betting import ASYMPTOTIC, FINITE, Draw, draw_of, interva
 from irtcat.prediction.curves import GRID
 from irtcat.prediction.design import LEAST_SUBJECTS
 from irtcat.prediction.regression import predict_aipw
-from irtcat.prediction.task import Estimate, Task, filled_scores
+from irtcat.prediction.result import Estimate
+from irtcat.prediction.task import Task, filled_scores
 from irtcat.responses._matrix import row_blocks
 from irtcat.selection.curves import SLOPE_MEAN, score_curves
 

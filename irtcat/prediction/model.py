@@ -16,7 +16,8 @@ from irtcat.latent import LIMIT
 from irtcat.models import ItemModel, expected_responses, response_variances, take
 from irtcat.prediction.design import predict_weighted
 from irtcat.prediction.intervals import mixture_quantile
-from irtcat.prediction.task import Estimate, Task
+from irtcat.prediction.result import Estimate
+from irtcat.prediction.task import Task
 from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import score
 

@@ -9,7 +9,9 @@ from scipy.special import ndtri
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.intervals import conformal_quantile
-from irtcat.prediction.task import FOLDS, Estimate, Task, patterns
+from irtcat.prediction.result import Estimate
+from irtcat.prediction.task import FOLDS, Task
+from irtcat.responses._matrix import patterns
 
 PENALTIES = np.geomspace(1e-3, 1e4, 29)
 """Grid of ridge penalties, in units of answers: 10 is equivalent to ten answers of pure noise."""

@@ -1,7 +1,8 @@
-"""The table of predicted scores and ranks."""
+"""Predicted scores, of an estimator and in the table with ranks; without JAX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,30 @@ from scipy.special import ndtr, ndtri
 from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.flags import KNOWN, SHARED_PRIORS, UNLIKE, whose_scores
+
+
+class Estimate(NamedTuple):
+    """Output of an estimator, one value per new subject.
+
+    Attributes:
+        score: estimated full score, 0 to 1; NaN without information.
+        lower: lower end of the interval; NaN for the lowest possible score.
+        upper: upper end; NaN for the highest possible score.
+        flag: text per subject, or None without flags.
+        how: method used for each subject, or None if there is only one.
+        unlike: how each subject is unlike the calibrated ones (see `irtcat.prediction.flags`), ""
+            for the others; None where this is not estimated.
+        shared_priors: prior probabilities of being out of range, for stronger and for weaker
+            subjects, if they were estimated from all new subjects.
+    """
+
+    score: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    flag: np.ndarray | None = None
+    how: np.ndarray | None = None
+    unlike: np.ndarray | None = None
+    shared_priors: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, eq=False)

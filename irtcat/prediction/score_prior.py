@@ -14,8 +14,8 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, check_needs
 from irtcat.latent import LIMIT
 from irtcat.models import expected_responses, take
+from irtcat.prediction.result import Estimate
 from irtcat.prediction.score_rule import Mixture
-from irtcat.prediction.task import Estimate
 
 N_CELLS = 2000
 EDGES = np.arange(1, N_CELLS) / N_CELLS

@@ -18,7 +18,7 @@ from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import ALONE, Estimates, Evidence, Priors, Range, shared_priors
-from irtcat.prediction.task import Estimate
+from irtcat.prediction.result import Estimate
 from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
 
 ENDS = ("stronger", "weaker")

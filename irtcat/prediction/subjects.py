@@ -14,9 +14,10 @@ from irtcat.prediction.equating import Below, Equating, full_score_curves
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.score_prior import ScorePrior
 from irtcat.prediction.score_rule import FEW_MISSING
-from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores, patterns
+from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores
 from irtcat.prediction.weights import normalised
 from irtcat.responses import Responses
+from irtcat.responses._matrix import patterns
 from irtcat.scoring import subject_priors
 from irtcat.selection import Request, rechoose
 from irtcat.selection.curves import BINS, EDGE, SLOPE_MEAN, ScoreCurves, score_curves

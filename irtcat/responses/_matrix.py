@@ -407,3 +407,13 @@ def choose_ids(name: str, ids: Any, labels: Any, n: int, kind: str) -> np.ndarra
     if ids is None:
         ids = [f"{kind[0]}{position}" for position in range(1, n + 1)]
     return check_ids(name, ids, n, kind)
+
+
+def patterns(x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The observed columns and the rows, for each pattern of missing values."""
+    is_observed = ~np.isnan(x)
+    if len(x) and is_observed.all():
+        return [(is_observed[0], np.arange(len(x)))]
+    distinct, of_row = np.unique(is_observed, axis=0, return_inverse=True)
+    order = of_row.ravel()
+    return [(pattern, np.flatnonzero(order == number)) for number, pattern in enumerate(distinct)]

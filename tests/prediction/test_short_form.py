@@ -222,7 +222,6 @@ def test_the_same_form_after_a_file(form, tmp_path):
     assert loaded.made == pd.Timestamp.today().date().isoformat()
 
 
-@pytest.mark.slow
 def test_prediction_needs_no_jax(form, tmp_path):
     form.save(tmp_path / "form.json")
     code = (
