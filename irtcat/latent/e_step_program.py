@@ -33,8 +33,8 @@ are smaller by this factor, to bound memory."""
 
 
 GUESSED_SD = {2: 0.8, 3: 0.55}
-"""Smallest share of the first guesses of posterior SDs that the later ones are, by the number of
-categories (the last: or more)."""
+"""Later posterior SDs as a share of the first guesses, at least, by the number of categories (the
+last: 3 or more)."""
 
 E_STEPS: dict[Any, Any] = {
     GridQuadrature: grid_sums,

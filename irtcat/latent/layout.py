@@ -84,7 +84,7 @@ class LayoutPlan:
         spacing = min(narrowest, STEEPEST / max(steepest, STEEPEST))
         n_cells = 2 * LIMIT / spacing if spacing > SPACING else N_NODES - 1
         grows = not self.is_new
-        if grows and n_cells < self.n_nodes:
+        if grows and n_cells <= self.n_nodes - 1:
             return False
         n_cells = CELL_STEPS * math.ceil((GROWTH if grows else 1) * n_cells / CELL_STEPS)
         self.n_nodes = 1 + min(max(n_cells, FEWEST_CELLS), N_NODES - 1)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from irtcat._common.compilation import jit
 from irtcat.models import ItemModel, as_points
 
-# Grid from -6.4 to 6.4, in population SDs. Wide posteriors need only a part of its nodes.
+# Grid from -6.4 to 6.4, in population SDs. Wide posteriors are integrated on fewer nodes.
 SPACING = 0.1
 LIMIT = 6.4
 N_NODES = 129
