@@ -155,6 +155,7 @@ def jit(
     options: dict[str, Any] = QUICK,
     small_below: int = 0,
     small_where: str = "",
+    numpy_where: Callable[..., bool] | None = None,
 ) -> Callable[..., T]:
     """`jax.jit` with these settings; inside another compiled function, plain `jax.jit`.
 
@@ -165,6 +166,9 @@ def jit(
             of a few numbers.
         small_below: the program of arguments with fewer numbers than this is compiled as `SMALL`.
         small_where: a static argument that must be true for this, if there is one.
+        numpy_where: says of the arguments of a call, none of them traced, whether the function is
+            called with arrays of numpy instead of compiled, which it must be able to take
+            (see `namespace`).
 
     Returns:
         The compiled function.
@@ -221,6 +225,8 @@ def jit(
                 shapes.append(((), type(x), True))
             else:
                 is_kept = False
+        if numpy_where is not None and jax.device_count() == 1 and numpy_where(*args, **kwargs):
+            return function(*jax.tree.map(np.asarray, args), **kwargs)
         if _unsupported or jax.default_backend() != "cpu":
             return plain(*args, **kwargs)
         config = jax.config.values

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import jit, namespace
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -36,7 +36,13 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.line import ScaleTransform, e_step, on_grid_scale, transformed_nodes
+from irtcat.latent.line import (
+    ScaleTransform,
+    e_step,
+    fits_numpy,
+    on_grid_scale,
+    transformed_nodes,
+)
 from irtcat.latent.linear_predictors import chain_of, chained, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, populations_of
 from irtcat.latent.product import (
@@ -193,7 +199,18 @@ def _joined(beliefs: list[EStep]) -> EStep:
     )
 
 
-@jit
+def _sums_by_group(values: Any, group: Any, n_groups: int) -> Any:
+    """Sums of each row of numbers over the subjects of each group."""
+    if group is None:
+        return values.sum(1, keepdims=True)
+    if namespace(values) is np:
+        return np.stack([np.bincount(group, row, n_groups) for row in values]).astype(values.dtype)
+    return jax.ops.segment_sum(values.T, group, n_groups).T
+
+
+@functools.partial(
+    jit, numpy_where=lambda items, _, rows, *__: fits_numpy(items.template, rows)
+)
 def line_sums(
     items: PackedItems, population: Array, rows: ResponseRows, transform: ScaleTransform | None
 ) -> ExpectedSums:
@@ -204,11 +221,9 @@ def line_sums(
     mean, variance = belief.mean[:, 0], belief.covariance[:, 0, 0]
     if transform is not None:
         mean, variance = transform.mean + transform.sd * mean, transform.sd**2 * variance
-    moments = rows.weights * jnp.stack([jnp.ones_like(mean), mean, mean, variance + mean**2])
-    if rows.group is None:
-        moments = moments.sum(1, keepdims=True)
-    else:
-        moments = jax.ops.segment_sum(moments.T, rows.group, len(population)).T
+    xp = namespace(mean)
+    moments = rows.weights * xp.stack([xp.ones_like(mean), mean, mean, variance + mean**2])
+    moments = _sums_by_group(moments, rows.group, len(population))
     nodes = transformed_nodes(transform, items.params.dtype, rows.layout.n_nodes)
     return ExpectedSums(belief, nodes, moments.T.reshape(-1, 2, 2))
 

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from irtcat._common.compilation import jit
-from irtcat.models import ItemModel, as_points
+from irtcat._common.compilation import jit, namespace
+from irtcat.latent.linear_predictors import item_parts, part_terms
+from irtcat.models import ItemModel, as_points, parameter_matrix
 
 # Grid from -6.4 to 6.4, in population SDs. Wide posteriors are integrated on fewer nodes.
 SPACING = 0.1
@@ -42,16 +43,29 @@ def grid_nodes(dtype: np.dtype, n_nodes: int = N_NODES) -> Float[Array, " nodes"
 
 def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:
     """Evaluate the items on the nodes, nodes first."""
+    xp = namespace(nodes)
     if model.closed_form == "logistic":  # (-log(1 + exp z), z), which takes a third of the time
         slope, intercept = model.slope, model.intercept  # type: ignore[attr-defined]
         if model.dims == 1:
             z = as_points(nodes) * slope + intercept
         else:  # not a matrix product: accelerators would round it to fewer digits
             z = (nodes[:, None] * slope).sum(2) + intercept
-        return Curves(-jax.nn.softplus(z), z[None])
+        return Curves(-xp.logaddexp(z, 0), z[None])
+    if xp is np:
+        return _curves_of_parts(model, as_points(nodes))
     at_node = jax.vmap(lambda item, theta: item.natural(theta), (None, 0))
     curves = jax.vmap(at_node, (0, None))(model, as_points(nodes))
     return Curves(curves[..., 0].T, jnp.moveaxis(curves[..., 1:], (0, 1, 2), (2, 1, 0)))
+
+
+def _curves_of_parts(model: ItemModel, nodes: Float[np.ndarray, "nodes dims"]) -> Curves:
+    """The curves of links with terms in numpy, which are linear in the statistics."""
+    n_contrasts = model.n_categories - 1
+    statistics = np.eye(n_contrasts, n_contrasts + 1, 1, nodes.dtype)[:, :, None, None]
+    answered = np.eye(1, n_contrasts + 1, dtype=nodes.dtype)[0, :, None, None]
+    parts = item_parts(model, parameter_matrix(model)).parts
+    values = sum(part_terms(part, nodes, statistics, answered).value for part in parts)
+    return Curves(values[0], values[1:])
 
 
 def log_likelihood(
@@ -85,12 +99,14 @@ def careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     """
     n_nodes, n_items = array.shape
     size = max(1, int(n_items**0.5))
-    padded = jnp.pad(array, ((0, 0), (0, -n_items % size)))
+    padded = namespace(array).pad(array, ((0, 0), (0, -n_items % size)))
     return padded.reshape(n_nodes, -1, size).sum(2).sum(1)
 
 
 def _two_level(x: Float[Array, "rows items"], f: Float[Array, " items"]) -> Float[Array, " rows"]:
     """``x @ f``, each sum over the items in two levels."""
+    if namespace(x) is np:  # its sums are of short parts
+        return x @ f
     n_items = x.shape[-1]
     size = max(1, int(n_items**0.5))
     n_grouped = n_items - n_items % size
@@ -140,11 +156,12 @@ def lines_of(model: ItemModel, item_weights: Array, curves: Curves) -> Lines | N
     """The lines of a linear model; None for others."""
     if model.closed_form != "logistic":
         return None
+    xp = namespace(curves.base)
     return Lines(
-        jnp.asarray(model.slope * item_weights),  # type: ignore[attr-defined]
-        jnp.asarray(model.intercept * item_weights),  # type: ignore[attr-defined]
+        xp.asarray(model.slope * item_weights),  # type: ignore[attr-defined]
+        xp.asarray(model.intercept * item_weights),  # type: ignore[attr-defined]
         careful_sum(curves.base),
-        careful_sum(jnp.diff(curves.base, axis=0)),
+        careful_sum(xp.diff(curves.base, axis=0)),
     )
 
 

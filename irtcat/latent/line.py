@@ -24,7 +24,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import FEW, MANY, jit, namespace
 from irtcat.latent.e_step import EStep, ResponseRows
 from irtcat.latent.likelihood import (
     LIMIT,
@@ -37,6 +37,7 @@ from irtcat.latent.likelihood import (
     lines_of,
     window_likelihood,
 )
+from irtcat.latent.linear_predictors import has_numpy_terms
 from irtcat.latent.population import Populations
 from irtcat.models import ItemModel
 
@@ -89,6 +90,10 @@ class Layout:
 
     def scan(self, carry: Any, n_subjects: int, work: Callable[..., Any]) -> Any:
         """Fold ``work(carry, rows, first, local)`` over the blocks that have rows."""
+        if self.narrow is None and namespace(self.wide.rows) is np:
+            for rows in self.wide.rows[self.wide.rows[:, 0] < n_subjects]:
+                carry = work(carry, rows[rows < n_subjects], 0, False)
+            return carry
 
         def body(local: bool, carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
             rows, first = block
@@ -116,7 +121,7 @@ class Prior(NamedTuple):
             return -0.5 * (theta**2 + LOG_2PI)
         if self.log_share is not None:
             return _mixture(theta, self.mean, self.log_sd, self.log_share)
-        z = (theta - self.mean[:, None]) * jnp.exp(-self.log_sd)[:, None]
+        z = (theta - self.mean[:, None]) * namespace(self.log_sd).exp(-self.log_sd)[:, None]
         return -0.5 * (z**2 + LOG_2PI) - self.log_sd[:, None]
 
 
@@ -149,7 +154,8 @@ def row_priors(
     """The priors of the subjects in ``rows``: of their groups' populations, or N(0, 1)."""
     if populations is None or group is None:
         return STANDARD
-    mean, log_sd = populations.mean[:, 0], jnp.log(populations.root[:, 0, 0])
+    root = populations.root[:, 0, 0]
+    mean, log_sd = populations.mean[:, 0], namespace(root).log(root)
     return Prior(mean[group[rows]], log_sd[group[rows]])
 
 
@@ -279,6 +285,14 @@ def _moments(theta: Array, weight: Array) -> tuple[Array, Array, Array]:
     return mean, variance, square_variance
 
 
+def _with_columns(array: Any, at: Any, values: Any) -> Any:
+    """The array with these columns, but for numbers beyond the last; written to in numpy."""
+    if namespace(array) is jnp:
+        return array.at[:, at].set(values, mode="drop")
+    array[:, at] = values
+    return array
+
+
 class _Totals(NamedTuple):
     """The carry of the scan over blocks."""
 
@@ -298,13 +312,16 @@ def _add_counts(
     """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
 
     def add(array: Array, mass: Array, first: Array = first) -> Array:
+        if array.shape == mass.shape:
+            return array + mass
         zero = jnp.int32(0)
         at = (first,) if array.ndim == 1 else (zero,) * (array.ndim - 2) + (first, zero)
         old = jax.lax.dynamic_slice(array, at, mass.shape)
         return jax.lax.dynamic_update_slice(array, old + mass, at)
 
     if nodes is None:
-        counts = add(carry.counts, jnp.stack([post.T @ h for h in statistics]))
+        xp = namespace(post)
+        counts = add(carry.counts, xp.stack([post.T @ h for h in statistics]))
     else:
         counts = carry.counts + (_to_pair(post, first, nodes).T @ statistics[0])[None]
     mass = post.sum(0) if mask is None else post.T @ mask
@@ -329,9 +346,16 @@ def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
     """Posterior of a block on the grid itself."""
     log_prior = prior.log_density(nodes) + np.log(2 * LIMIT / (len(nodes) - 1))
     log_post = grid_likelihood(statistics, mask, curves, nodes, lines) + log_prior
-    log_z = logsumexp(log_post, axis=1)
-    post = jnp.exp(log_post - log_z[:, None])
-    return post, jnp.stack([*_moments(nodes, post), log_z])
+    xp = namespace(log_post)
+    if xp is np:  # one exponential
+        top = log_post.max(1, keepdims=True)
+        post = np.exp(log_post - top)
+        total = post.sum(1, keepdims=True)
+        post, log_z = post / total, (top + np.log(total))[:, 0]
+    else:
+        log_z = logsumexp(log_post, axis=1)
+        post = jnp.exp(log_post - log_z[:, None])
+    return post, xp.stack([*_moments(nodes, post), log_z])
 
 
 def _window_block(statistics, mask, curves, first, window, prior, lines=None):
@@ -367,7 +391,20 @@ def posterior_on_grid(
     return _grid_block(statistics, mask, curves, nodes, prior)[0]
 
 
-@functools.partial(jit, static_argnames=("condense",))
+def fits_numpy(model: ItemModel, rows: ResponseRows) -> bool:
+    """Whether the E-step of one ability is about as quick in numpy as a program: see `FEW`."""
+    layout = rows.layout
+    if layout.narrow is not None or not has_numpy_terms(model):
+        return False
+    n_rows, n_items = rows.x.shape
+    return n_rows * n_items <= MANY and n_rows * layout.n_nodes <= FEW
+
+
+@functools.partial(
+    jit,
+    static_argnames=("condense",),
+    numpy_where=lambda model, rows, *_, **__: fits_numpy(model, rows),
+)
 def e_step(
     model: ItemModel,
     rows: ResponseRows,
@@ -389,17 +426,17 @@ def e_step(
         The moments in the order of the rows, and the counts.
     """
     x, weights, layout, has_missing = rows.x, rows.weights, rows.layout, rows.has_missing
-    dtype = weights.dtype
+    dtype, xp = weights.dtype, namespace(weights)
     n_nodes = layout.n_nodes
-    nodes = grid_nodes(dtype, n_nodes)
+    nodes = xp.asarray(grid_points(dtype, n_nodes))
     curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     n_subjects, n_items = x.shape
     n_contrasts = curves.contrast.shape[0]
     lines = lines_of(model, item_weights, curves)
-    condense = condense and has_missing and lines is not None
+    condense = condense and has_missing and lines is not None and xp is jnp
 
     def block(carry: _Totals, at: Array, first: Array, local: bool) -> _Totals:
-        safe = jnp.minimum(at, n_subjects - 1)
+        safe = xp.minimum(at, n_subjects - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         prior = row_priors(populations, rows.group, safe)
         if local:
@@ -408,16 +445,16 @@ def e_step(
             )
         else:
             post, stats = _grid_block(statistics, mask, curves, nodes, prior, lines)
-        row_weight = jnp.where(at < n_subjects, weights[safe], 0)
+        row_weight = xp.where(at < n_subjects, weights[safe], 0)
         post = post * row_weight[:, None]
         carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
-        return carry._replace(stats=carry.stats.at[:, at].set(stats, mode="drop"))
+        return carry._replace(stats=_with_columns(carry.stats, at, stats))
 
     totals_shape = (n_nodes, n_items) if has_missing else (n_nodes,)
     carry = _Totals(
-        jnp.zeros((4, n_subjects), dtype),
-        jnp.zeros((n_contrasts, 2 if condense else n_nodes, n_items), dtype),
-        jnp.zeros(totals_shape, dtype),
+        xp.zeros((4, n_subjects), dtype),
+        xp.zeros((n_contrasts, 2 if condense else n_nodes, n_items), dtype),
+        xp.zeros(totals_shape, dtype),
     )
     carry = layout.scan(carry, n_subjects, block)
     counts = carry.counts

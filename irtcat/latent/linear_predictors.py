@@ -61,7 +61,7 @@ def _members(template: Any) -> list[tuple[Any, Any, Any]]:
 
 def has_numpy_terms(template: ItemModel) -> bool:
     """Whether the terms of these items at points can be computed with arrays of numpy."""
-    if template.closed_form != "predictors":
+    if template.closed_form not in ("logistic", "predictors"):
         return False
     return all(items.link.takes_numpy for items, *_ in _members(template))
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from irtcat._common.checks import argument_error, finite_vector
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import jit, namespace
 from irtcat._common.types import BoolArray, FloatArray
 
 ModelT = TypeVar("ModelT", bound="ItemModel")
@@ -374,14 +374,15 @@ class CategoricalModel(ItemModel):
         cls, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
     ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
         """One-hot categories but 0; a fraction counts as that share of category 1."""
-        if jnp.issubdtype(x.dtype, jnp.floating):
-            mask = ~jnp.isnan(x)
-            return jnp.where(mask, x, 0).astype(dtype)[None], mask.astype(
+        xp = namespace(x)
+        if x.dtype.kind == "f":
+            mask = ~xp.isnan(x)
+            return xp.where(mask, x, 0).astype(dtype)[None], mask.astype(
                 dtype
             ) if has_missing else None
         if n_contrasts == 1 and not has_missing:
             return x.astype(dtype)[None], None
-        statistics = jnp.stack([(x == k).astype(dtype) for k in range(1, n_contrasts + 1)])
+        statistics = xp.stack([(x == k).astype(dtype) for k in range(1, n_contrasts + 1)])
         return statistics, (x >= 0).astype(dtype) if has_missing else None
 
 

@@ -92,7 +92,7 @@ class Rasch(LinkModel):
 
     def rescale(self, mean: Any, sd: Any) -> "OnePL":  # type: ignore[override]
         """A 1PL with slope ``sd``: on the standardised scale the common slope is the SD."""
-        return OnePL(sd + jnp.zeros_like(self.intercept), self.intercept + mean)
+        return OnePL(sd + 0 * self.intercept, self.intercept + mean)
 
     @classmethod
     def blank(cls, design: Design) -> "Rasch":

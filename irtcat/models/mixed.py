@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._common.checks import argument_error
+from irtcat._common.compilation import namespace
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.models.base import (
     CategoricalModel,
@@ -179,22 +180,22 @@ def _vectors(member: Any) -> frozenset[str]:
 
 def _select_member(kind: Any, by_member: list[Any]) -> Array:
     """The value of the member that an item is of."""
-    out = jnp.asarray(by_member[0])
+    out, xp = by_member[0], namespace(by_member[0])
     for m, value in enumerate(by_member[1:], start=1):
-        here = jnp.asarray(kind) == m
-        out = jnp.where(jnp.expand_dims(here, tuple(range(here.ndim, out.ndim))), value, out)
+        here = xp.asarray(kind) == m
+        out = xp.where(xp.expand_dims(here, tuple(range(here.ndim, out.ndim))), value, out)
     return out
 
 
 def _widened(value: Any, like: Any) -> Array:
     """A member's parameter in the room it has in the mixture; 0 where it has none."""
     if value is None:
-        return jnp.zeros_like(like)
-    value = jnp.asarray(value)
+        return namespace(like).zeros_like(like)
+    xp = namespace(value)
     if value.ndim == np.ndim(like):
         return value
-    rest = jnp.zeros((*value.shape, np.shape(like)[-1] - 1), value.dtype)
-    return jnp.concatenate([value[..., None], rest], axis=-1)
+    rest = xp.zeros((*value.shape, np.shape(like)[-1] - 1), value.dtype)
+    return xp.concatenate([value[..., None], rest], axis=-1)
 
 
 def _declared(name: str, members: tuple[type[ItemModel], ...]) -> Parameter:

@@ -191,7 +191,7 @@ class PartialCredit(_ItemSteps):
     parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": STEP_INTERCEPT}
 
     def _as_gpcm(self, slope: Param | float = 1.0) -> GPCM:
-        one = jnp.ones_like(self.intercept[..., 0])
+        one = namespace(self.intercept).ones_like(self.intercept[..., 0])
         return GPCM(slope * one, self.intercept, self.categories)
 
     def predictors(self) -> Predictors:
