@@ -113,6 +113,19 @@ def namespace(array: Any) -> Any:
     return jnp if not isinstance(array, np.ndarray) and isinstance(array, jax.Array) else np
 
 
+def scan_of(xp: Any) -> Callable[..., Any]:
+    """`jax.lax.scan` without its stacked outputs, or the same loop over arrays of numpy."""
+    if xp is jnp:
+        return jax.lax.scan
+
+    def scan(body: Callable[..., Any], carry: Any, xs: Any) -> tuple[Any, None]:
+        for i in range(len(jax.tree.leaves(xs)[0])):
+            carry = body(carry, jax.tree.map(lambda array: array[i], xs))[0]  # noqa: B023
+        return carry, None
+
+    return scan
+
+
 def programs_folder() -> Path | None:
     """Where programs are kept; None for nowhere. Asked at every call, so looked up once."""
     return _programs_folder(os.environ.get("IRTCAT_CACHE"), os.environ.get("XDG_CACHE_HOME"))

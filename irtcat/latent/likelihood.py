@@ -6,7 +6,7 @@ responses the base is the same for all rows, so that no product as wide as the w
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit, namespace
-from irtcat.latent.linear_predictors import item_parts, part_terms
+from irtcat.latent.linear_predictors import item_parts, one_answer, part_terms
 from irtcat.models import ItemModel, as_points, parameter_matrix
 
 # Grid from -6.4 to 6.4, in population SDs. Wide posteriors are integrated on fewer nodes.
@@ -60,11 +60,9 @@ def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:
 
 def _curves_of_parts(model: ItemModel, nodes: Float[np.ndarray, "nodes dims"]) -> Curves:
     """The curves of links with terms in numpy, which are linear in the statistics."""
-    n_contrasts = model.n_categories - 1
-    statistics = np.eye(n_contrasts, n_contrasts + 1, 1, nodes.dtype)[:, :, None, None]
-    answered = np.eye(1, n_contrasts + 1, dtype=nodes.dtype)[0, :, None, None]
+    answers = one_answer(model, nodes.dtype)
     parts = item_parts(model, parameter_matrix(model)).parts
-    values = sum(part_terms(part, nodes, statistics, answered).value for part in parts)
+    values: Any = sum(part_terms(part, nodes, *answers).value for part in parts)
     return Curves(values[0], values[1:])
 
 
@@ -97,9 +95,11 @@ def careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     One long float32 sum has the same rounding error for all subjects, which adds up in the
     log-likelihood.
     """
+    if namespace(array) is np:  # its sums are pairwise
+        return array.sum(1)
     n_nodes, n_items = array.shape
     size = max(1, int(n_items**0.5))
-    padded = namespace(array).pad(array, ((0, 0), (0, -n_items % size)))
+    padded = jnp.pad(array, ((0, 0), (0, -n_items % size)))
     return padded.reshape(n_nodes, -1, size).sum(2).sum(1)
 
 
@@ -177,6 +177,9 @@ def grid_likelihood(
         return log_likelihood(statistics, mask, curves)
     slope, intercept = lines.sums(statistics[0])
     base = lines.total if mask is None else mask @ curves.base.T
+    if namespace(slope) is np and mask is None:  # one product instead of three arrays
+        ones = np.ones_like(slope)
+        return np.stack([slope, intercept, ones], 1) @ np.stack([nodes, np.ones_like(nodes), base])
     return slope[:, None] * nodes + intercept[:, None] + base
 
 

@@ -31,7 +31,6 @@ from irtcat.latent.likelihood import (
     N_NODES,
     SPACING,
     grid_likelihood,
-    grid_nodes,
     grid_points,
     item_curves,
     lines_of,
@@ -164,7 +163,7 @@ def transformed_nodes(
 ) -> Float[Any, " nodes"]:
     """The common grid on the scale of the parameters."""
     if transform is None:
-        return grid_nodes(dtype, n_nodes)
+        return grid_points(dtype, n_nodes)
     return transform.mean + transform.sd * grid_points(dtype, n_nodes)
 
 
@@ -345,17 +344,28 @@ def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"
 def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
     """Posterior of a block on the grid itself."""
     log_prior = prior.log_density(nodes) + np.log(2 * LIMIT / (len(nodes) - 1))
-    log_post = grid_likelihood(statistics, mask, curves, nodes, lines) + log_prior
-    xp = namespace(log_post)
-    if xp is np:  # one exponential
-        top = log_post.max(1, keepdims=True)
-        post = np.exp(log_post - top)
-        total = post.sum(1, keepdims=True)
-        post, log_z = post / total, (top + np.log(total))[:, 0]
-    else:
-        log_z = logsumexp(log_post, axis=1)
-        post = jnp.exp(log_post - log_z[:, None])
-    return post, xp.stack([*_moments(nodes, post), log_z])
+    log_lik = grid_likelihood(statistics, mask, curves, nodes, lines)
+    if namespace(log_lik) is np:
+        return _numpy_posterior(log_lik, log_prior, nodes)
+    log_post = log_lik + log_prior
+    log_z = logsumexp(log_post, axis=1)
+    post = jnp.exp(log_post - log_z[:, None])
+    return post, jnp.stack([*_moments(nodes, post), log_z])
+
+
+def _numpy_posterior(post, log_prior, nodes):
+    """The posterior in the place of the log-likelihood: a new array takes as long as a product."""
+    post += log_prior
+    top = post.max(1, keepdims=True)
+    post -= top
+    np.exp(post, out=post)
+    total, mean, square, fourth = (
+        np.stack([np.ones_like(nodes), nodes, nodes**2, nodes**4]) @ post.T
+    )
+    post /= total[:, None]
+    mean, square, fourth = mean / total, square / total, fourth / total
+    stats = [mean, square - mean**2, fourth - square**2, np.log(total) + top[:, 0]]
+    return post, np.stack(stats)
 
 
 def _window_block(statistics, mask, curves, first, window, prior, lines=None):
@@ -384,7 +394,7 @@ def posterior_on_grid(
 
     With ``local`` on the window of the grid that begins at node ``first``.
     """
-    nodes = grid_nodes(statistics.dtype, layout.n_nodes)
+    nodes = namespace(statistics).asarray(grid_points(statistics.dtype, layout.n_nodes))
     curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
     if local:
         return _window_block(statistics, mask, curves, first, layout.window, prior)[0]
@@ -395,6 +405,8 @@ def fits_numpy(model: ItemModel, rows: ResponseRows) -> bool:
     """Whether the E-step of one ability is about as quick in numpy as a program: see `FEW`."""
     layout = rows.layout
     if layout.narrow is not None or not has_numpy_terms(model):
+        return False
+    if rows.weights.dtype != np.float64:
         return False
     n_rows, n_items = rows.x.shape
     return n_rows * n_items <= MANY and n_rows * layout.n_nodes <= FEW
@@ -446,7 +458,7 @@ def e_step(
         else:
             post, stats = _grid_block(statistics, mask, curves, nodes, prior, lines)
         row_weight = xp.where(at < n_subjects, weights[safe], 0)
-        post = post * row_weight[:, None]
+        post *= row_weight[:, None]
         carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
         return carry._replace(stats=_with_columns(carry.stats, at, stats))
 

@@ -165,6 +165,16 @@ def part_terms(
     return PartTerms(value, residual, weight)
 
 
+def one_answer(template: ItemModel, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Statistics and mask of the answers whose terms give those of all, which are linear in them.
+
+    The first are no answer's statistics with a mask of 1, the others one category's without it.
+    """
+    n_contrasts = template.n_categories - 1
+    statistics = np.eye(n_contrasts, n_contrasts + 1, 1, dtype)[:, :, None, None]
+    return statistics, np.eye(1, n_contrasts + 1, dtype=dtype)[0, :, None, None]
+
+
 def scores_of(
     parts: list[Part], terms: list[PartTerms], chains: list[Array], theta: Float[Array, "... dims"]
 ) -> Float[Array, "... items params"]:

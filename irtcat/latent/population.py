@@ -324,6 +324,12 @@ def density_scores(
     numbers: Float[Array, "groups numbers"], theta: Float[Array, "nodes dims"], group: int
 ) -> Float[Array, "nodes all"]:
     """Derivative of a group's log-density at each node by the numbers of all groups."""
+    if theta.shape[1] == 1:
+        xp, own = namespace(theta), np.arange(len(numbers)) == group
+        (mean, log_sd), at = numbers[group], theta[:, 0]
+        unit = xp.exp(-log_sd)
+        z = (at - mean) * unit
+        return (xp.stack([z * unit, z**2 - 1], 1)[:, None] * own[:, None]).reshape(len(at), -1)
 
     def log_density(numbers: Array, at: Array) -> Array:
         populations = populations_of(numbers, theta.shape[1])

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from irtcat._common.compilation import namespace
 from irtcat.latent.product import line_posterior
 
 
@@ -84,14 +85,15 @@ class CanonicalTables(NamedTuple):
     ) -> tuple["CanonicalTables", Float[Array, " answers"]]:
         """The tables, and the probabilities in the middle, which answers are taken from."""
         middle = expected[len(expected) // 2]
-        none = jnp.zeros((len(basis), 0), basis.dtype)
+        none = namespace(basis).zeros((len(basis), 0), basis.dtype)
         return cls(basis, expected - middle, none if further is None else further), middle
 
     @property
     def by_node(self) -> Float[Array, "nodes numbers"]:
         """The part of the scores that is the same for all subjects, with a minus."""
         items = self.expected[:, :, None] * self.basis[:, None]
-        return jnp.concatenate([items.reshape(len(items), -1), -self.further], axis=1)
+        by_item = items.reshape(len(items), -1)
+        return namespace(items).concatenate([by_item, -self.further], axis=1)
 
 
 class CanonicalSums(NamedTuple):
@@ -112,10 +114,11 @@ class CanonicalSums(NamedTuple):
         """Sums over no subjects."""
         (n_nodes, n_answers), n_basis = tables.expected.shape, tables.basis.shape[1]
         n_items, dtype = n_answers * n_basis, tables.basis.dtype
+        xp = namespace(tables.basis)
         return cls(
-            jnp.zeros((n_items, n_items), dtype),
-            jnp.zeros((n_nodes, n_answers), dtype),
-            jnp.zeros(n_nodes, dtype),
+            xp.zeros((n_items, n_items), dtype),
+            xp.zeros((n_nodes, n_answers), dtype),
+            xp.zeros(n_nodes, dtype),
         )
 
     def plus(
@@ -135,16 +138,22 @@ class CanonicalSums(NamedTuple):
             weight: how many subjects each row stands for.
             first: first node of the window.
         """
-        window, first = post.shape[1], jnp.asarray(first, jnp.int32)
+        window = post.shape[1]
 
         def part(table: Array) -> Array:
+            if window == len(table):
+                return table
             return jax.lax.dynamic_slice_in_dim(table, first, window)
 
         def added(table: Array, values: Array) -> Array:
+            if window == len(table):
+                return table + values
             return jax.lax.dynamic_update_slice_in_dim(table, part(table) + values, first, 0)
 
         basis = part(tables.basis)
-        moments = jnp.einsum("rg,ga,gb->rab", post, basis, basis)
+        n_basis = basis.shape[1]
+        squares = (basis[:, :, None] * basis[:, None]).reshape(len(basis), -1)
+        moments = (post @ squares).reshape(-1, n_basis, n_basis)
         mean = _expected_scores(answers, moments[:, 0], post @ part(tables.by_node))
         products = _answer_products(answers, answers, moments * weight[:, None, None])
         sums = CanonicalSums(
@@ -160,8 +169,9 @@ class CanonicalSums(NamedTuple):
         counts = self.counts[:, :, None] * tables.basis[:, None]
         cross = counts.reshape(len(by_node), -1).T @ by_node
         total = by_node.T @ (self.mass[:, None] * by_node)
-        total = total.at[:n_items].add(-cross).at[:, :n_items].add(-cross.T)
-        return total.at[:n_items, :n_items].add(self.answers)
+        pad, more = namespace(total).pad, len(total) - n_items
+        cross = pad(cross, [(0, more), (0, 0)])
+        return total - cross - cross.T + pad(self.answers, (0, more))
 
 
 def _expected_scores(
@@ -171,7 +181,8 @@ def _expected_scores(
 ) -> Float[Array, "rows numbers"]:
     """Expected scores, from E[b] and the expectation of `CanonicalTables.by_node`."""
     items = (answers[:, :, None] * first[:, None]).reshape(len(answers), -1)
-    return jnp.pad(items, [(0, 0), (0, by_node.shape[1] - items.shape[1])]) - by_node
+    more = by_node.shape[1] - items.shape[1]
+    return namespace(items).pad(items, [(0, 0), (0, more)]) - by_node
 
 
 def _answer_products(
@@ -181,9 +192,9 @@ def _answer_products(
 ) -> Float[Array, "left_numbers right_numbers"]:
     """Sums of products of answers times these numbers of each row, by answers x basis."""
     n_basis = moments.shape[1]
-    weighted = jnp.einsum("rk,rab->rkab", left, moments).reshape(len(left), -1)
+    weighted = (left[:, :, None] * moments.reshape(len(moments), 1, -1)).reshape(len(left), -1)
     out = (weighted.T @ right).reshape(left.shape[1], n_basis, n_basis, -1)
-    return jnp.swapaxes(out, 2, 3).reshape(left.shape[1] * n_basis, -1)
+    return out.swapaxes(2, 3).reshape(left.shape[1] * n_basis, -1)
 
 
 class _PairMoments(NamedTuple):

@@ -19,14 +19,13 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent import round_up
 from irtcat.latent.layout import WIDE_SD, block_bytes
-from irtcat.latent.likelihood import log_likelihood
+from irtcat.latent.likelihood import grid_nodes, log_likelihood
 from irtcat.latent.line import (
     LIMIT,
     N_NODES,
     SPACING,
     STANDARD,
     Prior,
-    grid_nodes,
     integrate_locally,
     item_curves,
     place_locally,
