@@ -5,6 +5,7 @@ products of their means, by all parameters together or by each item's.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -138,37 +139,91 @@ def add_scores(
     )
     if not full:
         return sums[0], sums[1] + xp.einsum("rjp,r,rjq->jpq", mean, weight, mean)
-    n_basis, (n_predictors, n_items) = tables.basis.shape[1], tables.residuals.shape[2:]
+    n_basis, (_, n_predictors, n_items) = tables.basis.shape[1], tables.residuals.shape[1:]
+    n_free = tables.population.shape[2]
     first, second = np.triu_indices(n_basis)
-    size, n_further = n_predictors * n_items, tables.population.shape[2]
+    products_at = _from_answers if mask is None else _from_residuals
+    of_rows = products_at(table, group, tables.population.shape[1:])
 
-    def node(products: Array, at: tuple[Array, NodeTables]) -> tuple[Array, None]:
+    def node(carry: Any, at: tuple[Array, NodeTables]) -> tuple[Any, None]:
         p, here = at
         mass = weight * p
         # In numpy without the rows whose posteriors are elsewhere.
         some: Any = slice(None) if xp is jnp else np.flatnonzero(mass > NEGLIGIBLE)
-        residual: Any = sum(t[some, None] * here.residuals[c] for c, t in enumerate(table))
-        by_population = here.population[group[some]]
-        score = xp.concatenate([residual.reshape(-1, size), by_population], axis=1)
-        half = xp.sqrt(mass[some])[:, None] * score
-        basis = here.basis[first] * here.basis[second]
-        return products + basis[:, None, None] * (half.T @ half), None
+        items, side, further = of_rows(xp.sqrt(mass[some])[:, None], some, here)
+        pairs = here.basis[first] * here.basis[second]
+        return (
+            carry[0] + pairs[:, None, None] * items,
+            carry[1] + here.basis[:, None, None] * side,
+            carry[2] + further,
+        ), None
 
-    nothing = xp.zeros((len(first), size + n_further, size + n_further), post.dtype)
-    products = scan_of(xp)(node, nothing, (post.T, tables))[0]
-    pair = np.zeros((n_basis, n_basis), int)
+    size, dtype = n_predictors * n_items, post.dtype
+    nothing = (
+        xp.zeros((len(first), size, size), dtype),
+        xp.zeros((n_basis, size, n_free), dtype),
+        xp.zeros((n_free, n_free), dtype),
+    )
+    products, side, further = scan_of(xp)(node, nothing, (post.T, tables))[0]
+    pair, of_items = np.zeros((n_basis, n_basis), int), (n_predictors, n_items)
     pair[first, second] = pair[second, first] = np.arange(len(first))
-    of_items = (n_predictors, n_items)
-    items = products[pair, :size, :size].reshape(n_basis, n_basis, *of_items, *of_items)
+    items = products[pair].reshape(n_basis, n_basis, *of_items, *of_items)
     half = xp.einsum("abminj,jnbq->amijq", items, chain)
     items = xp.einsum("amijq,imap->ipjq", half, chain).reshape(mean[0].size, -1)
-    side = products[pair[0], :size, size:].reshape(n_basis, *of_items, n_further)
-    side = xp.einsum("amif,imap->ipf", side, chain).reshape(len(items), -1)
-    gram = xp.block([[items, side], [side.T, products[0, size:, size:]]])
+    side = xp.einsum("amif,imap->ipf", side.reshape(n_basis, *of_items, n_free), chain)
+    side = side.reshape(len(items), n_free)
+    gram = xp.block([[items, side], [side.T, further]])
     by_group = xp.einsum("rg,ghf->rhf", post, tables.population)
     mean = xp.concatenate([mean.reshape(n_rows, -1), by_group[np.arange(n_rows), group]], axis=1)
     outer = mean.T @ (weight[:, None] * mean)
     return sums[0] + gram - outer, sums[1] + outer
+
+
+def _from_answers(
+    table: Float[Array, "one_and_contrasts rows items"], group: Array, shape: tuple[int, int]
+) -> Callable[..., tuple[Array, Array, Array]]:
+    """Products of the scores at a node by predictors and populations, of complete responses.
+
+    Scores are linear in the answers: products of these are of rows x answers for all predictors.
+    """
+    xp, (n_categories, n_rows, n_items) = namespace(table), table.shape
+    n_groups = shape[0] if shape[1] else 0
+    answers = xp.moveaxis(table[1:], 0, 1).reshape(n_rows, -1)
+    in_group = (group[:, None] == np.arange(n_groups)).astype(table.dtype)
+    columns = xp.concatenate([xp.ones_like(answers[:, :1]), answers, in_group], axis=1)
+    n_answers = 1 + answers.shape[1]
+    place = np.append(np.zeros(n_items, int), np.arange(1, n_answers))
+
+    def products(root: Array, some: Any, here: NodeTables) -> tuple[Array, Array, Array]:
+        half, population = root * columns[some], here.population[:n_groups]
+        between = half.T @ half
+        both = between[place[:, None], place].reshape((n_categories, n_items) * 2)
+        of_one = xp.einsum("cmi,cidj->midj", here.residuals, both)
+        items = xp.einsum("midj,dnj->minj", of_one, here.residuals)
+        groups = (between[place, n_answers:] @ population).reshape(n_categories, n_items, -1)
+        side = xp.einsum("cmi,cif->mif", here.residuals, groups)
+        further = population.T @ between[n_answers:, n_answers:] @ population
+        size = items.shape[0] * n_items
+        return items.reshape(size, size), side.reshape(size, -1), further
+
+    return products
+
+
+def _from_residuals(
+    table: Float[Array, "one_and_contrasts rows items"], group: Array, shape: tuple[int, int]
+) -> Callable[..., tuple[Array, Array, Array]]:
+    """The same of any responses."""
+    xp = namespace(table)
+
+    def products(root: Array, some: Any, here: NodeTables) -> tuple[Array, Array, Array]:
+        residual: Any = sum(t[some, None] * here.residuals[c] for c, t in enumerate(table))
+        size = residual.shape[1] * residual.shape[2]
+        by_population = here.population[group[some]]
+        half = root * xp.concatenate([residual.reshape(-1, size), by_population], axis=1)
+        between = half.T @ half
+        return between[:size, :size], between[:size, size:], between[size:, size:]
+
+    return products
 
 
 class CanonicalScores:
