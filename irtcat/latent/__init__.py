@@ -29,6 +29,7 @@ from irtcat.latent.grid import (
 from irtcat.latent.layout import LayoutPlan, LineQuadrature
 from irtcat.latent.likelihood import LIMIT, grid_nodes, grid_points, item_curves, log_likelihoods
 from irtcat.latent.line import (
+    Layout,
     ScaleTransform,
     e_step,
     fits_numpy,
@@ -36,6 +37,7 @@ from irtcat.latent.line import (
     on_grid_scale,
     posterior_on_grid,
     row_priors,
+    rows_fit_numpy,
     transformed_nodes,
 )
 from irtcat.latent.linear_predictors import (
@@ -45,8 +47,10 @@ from irtcat.latent.linear_predictors import (
     has_numpy_terms,
     item_parts,
     one_answer,
+    part_observed,
     part_terms,
     parts_of,
+    predictor_bends,
     scores_of,
 )
 from irtcat.latent.logistic_terms import logistic_terms
@@ -89,6 +93,7 @@ INTERNAL = (
     ExpectedSums,
     GridQuadrature,
     ItemParts,
+    Layout,
     LayoutPlan,
     LineQuadrature,
     Moments,
@@ -136,6 +141,7 @@ INTERNAL = (
     on_grid_scale,
     one_answer,
     over_blocks,
+    part_observed,
     part_terms,
     parts_of,
     population_distance,
@@ -146,11 +152,13 @@ INTERNAL = (
     populations_of,
     posterior_modes,
     posterior_on_grid,
+    predictor_bends,
     rescaled_populations,
     root_of,
     round_up,
     row_chunks,
     row_priors,
+    rows_fit_numpy,
     rows_on_device,
     scores_of,
     transformed_nodes,

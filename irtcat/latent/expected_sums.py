@@ -36,7 +36,13 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.line import ScaleTransform, e_step, fits_numpy, on_grid_scale, transformed_nodes
+from irtcat.latent.line import (
+    ScaleTransform,
+    e_step,
+    on_grid_scale,
+    rows_fit_numpy,
+    transformed_nodes,
+)
 from irtcat.latent.linear_predictors import chain_of, chained, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, populations_of
 from irtcat.latent.product import (
@@ -202,7 +208,9 @@ def _sums_by_group(values: Any, group: Any, n_groups: int) -> Any:
     return jax.ops.segment_sum(values.T, group, n_groups).T
 
 
-@functools.partial(jit, numpy_where=lambda items, _, rows, *__: fits_numpy(items.template, rows))
+@functools.partial(
+    jit, numpy_where=lambda items, _, rows, *__: rows_fit_numpy(items.template, rows)
+)
 def line_sums(
     items: PackedItems, population: Array, rows: ResponseRows, transform: ScaleTransform | None
 ) -> ExpectedSums:

@@ -94,6 +94,23 @@ def chain_of(
     return chains
 
 
+@functools.partial(jit, options=SMALL)
+def predictor_bends(
+    template: ItemModel, params: Array, scores: list[Array]
+) -> Float[Array, "items params params"]:
+    """Second derivatives of the rows of each part by the parameters, times these scores."""
+
+    def value(phi: Array, item: Any, score: Array) -> Array:
+        return (unpack(item, phi).predictors()[0] * score).sum()
+
+    total = jnp.zeros((*params.shape, params.shape[1]), params.dtype)
+    for (items, columns, _), score in zip(_members(template), scores, strict=True):
+        bends = jax.vmap(jax.hessian(value))(params[:, columns], items, jnp.moveaxis(score, 2, 0))
+        at = np.arange(params.shape[1])[columns]
+        total = total.at[:, at[:, None], at].add(bends)
+    return total
+
+
 class ItemParts(NamedTuple):
     """`parts_of` items with these parameters, and `chain_of` them."""
 
@@ -156,13 +173,24 @@ def part_terms(
             shapes that broadcast with the points.
         mask: 1 where there is a response, else 0; without the axis of contrasts.
     """
-    z = part.predictors(theta)
+    value, residual, weight = part.link.terms(*_of_link(part, theta, statistics, mask))
+    return PartTerms(value, residual, weight)
+
+
+def part_observed(
+    part: Part, theta: Float[Any, "..."], statistics: Float[Any, "..."], mask: Float[Any, "..."]
+) -> dict[tuple[int, int], Any]:
+    """The observed information in place of the expected one (see `part_terms`)."""
+    return part.link.observed(*_of_link(part, theta, statistics, mask))
+
+
+def _of_link(part: Part, theta: Any, statistics: Any, mask: Any) -> tuple[Any, ...]:
+    """What a link takes: predictors, gaps, and the statistics and mask of its items."""
     gaps = [part.gaps[:, k] for k in range(part.gaps.shape[1])]
     if part.is_member is not None:
         statistics, mask = statistics * part.is_member, mask * part.is_member
     n_contrasts = part.rows.shape[1] if part.link.has_predictor_per_contrast else 1
-    value, residual, weight = part.link.terms(z, gaps, statistics[:n_contrasts], mask)
-    return PartTerms(value, residual, weight)
+    return part.predictors(theta), gaps, statistics[:n_contrasts], mask
 
 
 def one_answer(template: ItemModel, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:

@@ -51,7 +51,7 @@ class Link(abc.ABC):
         has_predictor_per_contrast: whether there are as many predictors as categories but the
             first; otherwise there are two categories.
         is_logistic: whether it is that of the logistic models (`Asymptotes`).
-        takes_numpy: whether `terms` computes with arrays of numpy, too.
+        takes_numpy: whether `terms` computes with arrays of numpy, too, and there is `observed`.
     """
 
     has_predictor_per_contrast: ClassVar[bool] = True
@@ -107,6 +107,15 @@ class Link(abc.ABC):
         pairs = self.pairs(len(z))
         weight = {(i, j): (p * slopes[..., i] * slopes[..., j]).sum(-1) for i, j in pairs}
         return LinkTerms((n * log_p).sum(-1), list(residual), weight)
+
+    def observed(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any
+    ) -> dict[tuple[int, int], Any]:
+        """Observed information: minus the second derivatives of `LinkTerms.value`, as its weight.
+
+        The gaps change with the predictors.
+        """
+        raise NotImplementedError
 
 
 def _sigmoids(z: Any) -> tuple[Any, Any, Any, Any]:
@@ -176,6 +185,20 @@ class Cumulative(Link):
                 weight[m, m + 1] = -totals * p[m + 1] * up * (above[m + 1] + pull[m])
         return LinkTerms(value, residual, weight)
 
+    def observed(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any
+    ) -> dict[tuple[int, int], Any]:
+        """See `Link`; that of a gap is ``exp(-gap) / (1 - exp(-gap))^2``."""
+        xp, n = namespace(z[0]), [totals - sum(counts), *counts]
+        spread = [above * below for above, below, *_ in map(_sigmoids, z)]
+        weight = {(m, m): (n[m] + n[m + 1]) * spread[m] for m in range(len(z))}
+        for m, gap in enumerate(gaps):
+            bend = n[m + 1] * xp.exp(-gap) / xp.expm1(-gap) ** 2
+            weight[m, m] = weight[m, m] + bend
+            weight[m + 1, m + 1] = weight[m + 1, m + 1] + bend
+            weight[m, m + 1] = -bend
+        return weight
+
 
 @dataclass(frozen=True)
 class Softmax(Link):
@@ -215,6 +238,12 @@ class Softmax(Link):
         for n in range(len(p)):
             weight |= {(m, n): -totals * p[m] * p[n] for m in range(n)}
         return LinkTerms(value, residual, weight)
+
+    def observed(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any
+    ) -> dict[tuple[int, int], Any]:
+        """See `Link`; that of a canonical link is the expected one."""
+        return self.terms(z, gaps, counts, totals).weight
 
 
 @dataclass(frozen=True)
@@ -282,6 +311,36 @@ class Asymptotes(Link):
         pairs = self.pairs(len(slopes))
         weight = {(m, n): totals * per_right[m] * per_wrong[n] for m, n in pairs}
         return LinkTerms(n1 * log_right + n0 * log_wrong, residual, weight)
+
+    def observed(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any
+    ) -> dict[tuple[int, int], Any]:
+        """See `Link`."""
+        xp = namespace(z[0])
+        high, low = _sigmoids(z[0])[:2]
+        zero, one = xp.zeros_like(z[0][:1]), xp.ones_like(z[0][:1])
+        c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
+        d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
+        small = np.finfo(high.dtype).tiny
+        right = xp.maximum(c * low + d * high, small)
+        wrong = xp.maximum(c_ * low + d_ * high, small)
+        # Derivatives of P(right): the slopes, and second ones on and next to the diagonal.
+        spread, at_c, at_d = high * low, c * c_, d * d_
+        slopes, bends = [(d - c) * spread], {(0, 0): (d - c) * spread * (low - high)}
+        if self.lower:
+            slopes.append(at_c * low)
+            bends |= {(0, 1): -at_c * spread, (1, 1): at_c * (c_ - c) * low}
+        if self.upper:
+            last = len(slopes)
+            slopes.append(at_d * high)
+            bends |= {(0, last): at_d * spread, (last, last): at_d * (d_ - d) * high}
+        n1, n0 = counts[0], totals - counts[0]
+        rise = n1 / right - n0 / wrong
+        up, down = [s / right for s in slopes], [s / wrong for s in slopes]
+        return {
+            (m, n): n1 * up[m] * up[n] + n0 * down[m] * down[n] - bends.get((m, n), 0.0) * rise
+            for m, n in self.pairs(len(slopes))
+        }
 
 
 CUMULATIVE = Cumulative()

@@ -54,11 +54,9 @@ def one_scale(mean: Any, sd: Any) -> tuple[Any, Any]:
     return (mean[0], sd[0, 0]) if np.ndim(sd) == 2 else (mean, sd)
 
 
-def standard_scale(dims: int) -> tuple[Array, Array]:
+def standard_scale(dims: int) -> tuple[Any, Any]:
     """Mean 0 and SD 1 of one ability; a vector and a square matrix of several."""
-    if dims == 1:
-        return jnp.zeros(()), jnp.ones(())
-    return jnp.zeros(dims), jnp.eye(dims)
+    return (0.0, 1.0) if dims == 1 else (np.zeros(dims), np.eye(dims))
 
 
 def common_slope(slope: Slopes) -> Slopes:

@@ -31,9 +31,11 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import (
+    FEW_COUNTS,
     Constraints,
     count_distinct,
     needs_no_program,
+    part_sums,
     penalised_terms,
     prior_information,
     prior_slopes,
@@ -41,7 +43,7 @@ from irtcat.fitting.em.m_step import (
 )
 from irtcat.fitting.em.problem import EMPoint, Problem
 from irtcat.fitting.em.score_sums import Sums
-from irtcat.latent import EStep, PopulationDesign
+from irtcat.latent import EStep, PopulationDesign, has_numpy_terms
 from irtcat.latent.population import moment_slopes
 from irtcat.models import ItemModel, as_points, unpack
 
@@ -156,11 +158,24 @@ def complete_information(
 ) -> Float[Any, "items params params"]:
     """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
     arguments = template, params, counts, totals, constraints, nodes
-    if not (template.has_canonical_link and template.has_linear_predictors):
-        return _observed_information(*arguments)
-    if needs_no_program(template, params, counts):
-        return _expected_information(*jax.tree.map(np.asarray, arguments))
-    return _compiled_information(*arguments)
+    in_numpy = information_in_numpy(template, params, counts)
+    if in_numpy:
+        arguments = jax.tree.map(np.asarray, arguments)
+    if not has_expected_information(template):
+        return (_numpy_information if in_numpy else _observed_information)(*arguments)
+    return (_expected_information if in_numpy else _compiled_information)(*arguments)
+
+
+def has_expected_information(template: ItemModel) -> bool:
+    """Whether the information of these items does not depend on the responses."""
+    return template.has_canonical_link and template.has_linear_predictors
+
+
+def information_in_numpy(template: ItemModel, params: Any, counts: Any) -> bool:
+    """Whether `complete_information` is computed in numpy; other links need one evaluation."""
+    if has_expected_information(template):
+        return needs_no_program(template, params, counts)
+    return counts.size <= FEW_COUNTS and has_numpy_terms(template)
 
 
 def _expected_information(
@@ -173,6 +188,16 @@ def _expected_information(
 
 
 _compiled_information = jit(_expected_information, options=SMALL)
+
+
+def _numpy_information(
+    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
+) -> Float[np.ndarray, "items params params"]:
+    """That of links with second derivatives in numpy, of few items."""
+    points = as_points(nodes)
+    information = part_sums(template, params, counts, totals, points, observed=True)[2]
+    more = prior_slopes(params, constraints)[1]
+    return information + more[..., None] * np.eye(params.shape[1], dtype=params.dtype)
 
 
 @functools.partial(jit, options=SMALL)

@@ -31,7 +31,9 @@ from irtcat.latent import (
     has_numpy_terms,
     item_parts,
     logistic_terms,
+    part_observed,
     part_terms,
+    predictor_bends,
 )
 from irtcat.latent.likelihood import grid_points
 from irtcat.models import ItemModel, as_points, unpack
@@ -50,7 +52,7 @@ FEW_PARAMS = 256
 """Parameters of all items up to which an M-step in numpy takes about as long as a program, which
 takes .3 to .65 s to compile (of the 1.7 s of a first fit, 2PL, 1000 x 50)."""
 
-FEW_COUNTS, FEW_CANONICAL, FEW_OTHERS = 2**17, 2**14, 2**12
+FEW_COUNTS, FEW_CANONICAL, FEW_OTHERS = 2**17, 2**14, 2**13
 """The same of the expected counts at the nodes: of logistic items, other canonical links (partial
 credit, nominal), and other links. The programs of the last two take 1.1 to 1.8 s to compile.
 
@@ -322,12 +324,13 @@ def part_sums(
     totals: Any,
     nodes: Float[Any, "nodes dims"],
     near: ItemParts | None = None,
+    observed: bool = False,
 ) -> Terms:
     """The same terms for all items of a link of linear predictors at once, or of several links.
 
     Only the link is evaluated at every item and node, with the items last; sums over the nodes are
     products with 1, theta and theta^2; the derivatives of the predictors by the parameters do not
-    depend on the nodes.
+    depend on the nodes. The information is minus the second derivatives where it is ``observed``.
     """
     xp = namespace(params)
     basis = xp.concatenate([xp.ones_like(nodes[:, :1]), nodes], axis=1)
@@ -337,17 +340,22 @@ def part_sums(
     value: Any = 0.0
     gradient: Any = 0.0
     information: Any = 0.0
+    scores = []
     _, parts, chains = item_parts(template, params) if near is None else near.moved(params)
     for part, chain in zip(parts, chains, strict=True):
         terms = part_terms(part, nodes, counts, totals)
+        weight = part_observed(part, nodes, counts, totals) if observed else terms.weight
         score = xp.stack([basis.T @ table for table in terms.residual])
         sums = {
             pair: (squares.T @ table).reshape(n_basis, n_basis, -1)
-            for pair, table in terms.weight.items()
+            for pair, table in weight.items()
         }
         by_params = chained(score, sums, chain)
         value = value + terms.value.sum(0)
         gradient, information = gradient + by_params[0], information + by_params[1]
+        scores.append(score)
+    if observed and not template.has_linear_predictors:
+        information = information - xp.asarray(predictor_bends(template, params, scores))
     return value, gradient, information
 
 

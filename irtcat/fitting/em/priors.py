@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import device_put
-from jaxtyping import Array
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._common.compilation import jit
 from irtcat._common.precision import precision as precision_of
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import Constraints
@@ -23,7 +20,6 @@ from irtcat.models import (
     field_columns,
     free_parameters,
     item_categories,
-    pack,
     parameter_matrix,
     parameter_names,
     standard_scale,
@@ -122,12 +118,11 @@ def check_priors(
         stated_prior(name, value, names, np.zeros(0, str) if item_ids is None else item_ids)
 
 
-@jit
-def _rescaled(template: ItemModel, params: Array) -> Array:
+def _rescaled(template: ItemModel, params: FloatArray) -> FloatArray:
     """Change of the parameters under a change of the latent mean and SD."""
-    model = unpack(template, params)
-    zero, unit = standard_scale(template.dims)
-    return pack(model.rescale(zero + 0.3, 1.7 * unit)) - pack(model.rescale(zero, unit))
+    model, (zero, unit) = unpack(template, params), standard_scale(template.dims)
+    moved, same = model.rescale(zero + 0.3, 1.7 * unit), model.rescale(zero, unit)
+    return parameter_matrix(moved) - parameter_matrix(same)
 
 
 def _examples(template: ItemModel) -> list[int]:
@@ -142,7 +137,7 @@ def scale_columns(template: ItemModel, params: FloatArray) -> tuple[int, ...]:
     with precision_of("float64"):
         at = _examples(template)
         examples = jax.tree.map(lambda leaf: np.asarray(leaf)[at], template)
-        moved = np.asarray(_rescaled(examples, jnp.asarray(params[at] + 0.5, float)))
+        moved = _rescaled(examples, np.asarray(params[at] + 0.5, float))
     return tuple(np.flatnonzero(np.abs(moved).max(0) > 1e-9).tolist())
 
 
@@ -178,7 +173,7 @@ def ties_fix_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
         params = parameter_matrix(pair).astype(float)
         params = params + np.linspace(0.2, 0.9, params.size).reshape(params.shape)
         params[1, list(tied)] = params[0, list(tied)]
-        off = np.ptp(np.asarray(_rescaled(pair, params)), axis=0)[list(tied)]
+        off = np.ptp(_rescaled(pair, params), axis=0)[list(tied)]
     return bool((off > 1e-9).any())
 
 

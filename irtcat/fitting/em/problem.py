@@ -14,15 +14,19 @@ from irtcat.fitting.em.padding import ItemFill
 from irtcat.latent import (
     EStepProgram,
     ExpectedSums,
+    Layout,
     PackedItems,
     PopulationDesign,
     ResponseRows,
     RowBlock,
     e_step_program,
+    fits_numpy,
     line_posteriors,
     over_blocks,
 )
 from irtcat.models import ItemModel
+
+NO_FILL = ItemFill(0, math.inf)
 
 
 class EMPoint(NamedTuple):
@@ -93,7 +97,7 @@ class Problem(NamedTuple):
     step_rule: StepRule
     group: Array | None = None
     x: Any = None
-    fill: ItemFill = ItemFill(0, math.inf)
+    fill: ItemFill = NO_FILL
     engine: Any = None
     specific: Array | None = None
     is_too_coarse: Callable[[Array], bool] | None = None
@@ -134,10 +138,16 @@ class Problem(NamedTuple):
         """The rows of each block."""
         return [slice(0, len(self.weights))] if self.engine is None else self.engine.ranges
 
-    def filled(self) -> "Problem":
-        """The problem with items added, as programs take it."""
+    def filled(self, layout: Any = None) -> "Problem":
+        """The problem with items added, as programs take it.
+
+        Nothing is added, and there is no ``fill``, where passes over rows of this layout are none.
+        """
         if not self.fill.more:
             return self
+        shape = len(self.weights), len(self.item_weights)
+        if layout is not None and fits_numpy(self.template, shape, self.dtype, layout):
+            return self._replace(fill=NO_FILL)
         (block,) = self.blocks()
         template, x, item_weights, constraints = self.fill.constants(
             self.template, block.x, self.item_weights, self.constraints
@@ -153,10 +163,13 @@ class Problem(NamedTuple):
         """The items with these parameters."""
         return PackedItems(self.template, params, self.item_weights)
 
-    def laid_out(self, mean: FloatArray, sd: FloatArray) -> Iterable[ResponseRows]:
-        """The rows in blocks, each with the layout for posteriors of one ability."""
+    def layouts(self, mean: FloatArray, sd: FloatArray) -> list[Layout]:
+        """The layout of each block of rows for posteriors of one ability."""
+        return self.rule.plan.layouts([(mean[rows], sd[rows]) for rows in self.ranges])
+
+    def laid_out(self, layouts: list[Layout]) -> Iterable[ResponseRows]:
+        """The rows in blocks, with these layouts."""
         ranges = self.ranges
-        layouts = self.rule.plan.layouts([(mean[rows], sd[rows]) for rows in ranges])
         for block in self.blocks():
             layout = layouts[ranges.index(block.rows)]
             yield ResponseRows(block.x, block.weights, layout, self.group, self.has_missing)
@@ -221,8 +234,8 @@ def sums_of_blocks(
 
 def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSums:
     """The E-step at a point: one pass over the rows (``slack``: see `LayoutPlan.layout`)."""
-    wide, fill, engine = problem.filled(), problem.fill, problem.engine
-    items, population = wide.items(fill.items(state.point.params)), state.point.population
+    engine, params, population = problem.engine, state.point.params, state.point.population
+    items = problem.items(params)
     program = e_step_program(
         problem.rule, items, population, problem.population, problem.has_missing
     )
@@ -235,7 +248,10 @@ def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSum
     over_rows = sums_of_blocks if engine is None else engine.sums
     while True:
         layouts = program.layouts(groups, posteriors, slack)
-        sums = over_rows(wide, program, items, population, layouts)
+        wide = problem.filled(layouts[0][0])
+        fill = wide.fill
+        of_program = wide.items(fill.items(params))
+        sums = over_rows(wide, program, of_program, population, layouts)
         # The grid was chosen by earlier posteriors: these may be narrower.
         if not program.resolve(items, [(sums.belief.mean, sums.belief.covariance)]):
             return fill.cut_sums(sums)

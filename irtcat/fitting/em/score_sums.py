@@ -23,7 +23,6 @@ from irtcat.latent import (
     ResponseRows,
     ScaleTransform,
     density_scores,
-    fits_numpy,
     grid_posterior,
     item_curves,
     item_parts,
@@ -33,6 +32,7 @@ from irtcat.latent import (
     populations_of,
     posterior_on_grid,
     row_priors,
+    rows_fit_numpy,
     transformed_nodes,
 )
 from irtcat.models import ItemModel, unpack
@@ -286,7 +286,7 @@ def canonical_probabilities(
     static_argnames=("full", "is_known", "is_canonical"),
     small_below=MANY,
     small_where="is_canonical",
-    numpy_where=lambda items, rows, *_, **__: fits_numpy(items.template, rows),
+    numpy_where=lambda items, rows, *_, **__: rows_fit_numpy(items.template, rows),
 )
 def line_score_sums(
     items: PackedItems,

@@ -10,9 +10,15 @@ from jaxtyping import Array, Float
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.covariance import Covariance, Curvature, complete_information, inverse_blocks
+from irtcat.fitting.em.covariance import (
+    Covariance,
+    Curvature,
+    complete_information,
+    information_in_numpy,
+    inverse_blocks,
+)
 from irtcat.fitting.em.m_step import Constraints, penalised_terms
-from irtcat.fitting.em.problem import EMPoint, Problem
+from irtcat.fitting.em.problem import NO_FILL, EMPoint, Problem
 from irtcat.fitting.em.score_sums import line_score_sums
 from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.latent import (
@@ -53,8 +59,9 @@ class OneAbility(Curvature):
         problem = self.problem
         # The blocks may be on different devices.
         params, numbers = np.asarray(self.point.params), np.asarray(self.point.population)
-        fill = problem.fill
-        wide, everyone = problem.filled(), fill.weights(np.ones_like(params[:, 0]))
+        layouts = problem.layouts(*self.belief.on_line())
+        wide = problem.filled(layouts[0])
+        fill, everyone = wide.fill, wide.fill.weights(np.ones_like(params[:, 0]))
         items = PackedItems(wide.template, fill.items(params), everyone)
         blocks = [
             line_score_sums(
@@ -67,7 +74,7 @@ class OneAbility(Curvature):
                 # Scores by a population depend on the row's group.
                 is_canonical=full and self.is_canonical and self.is_known,
             )
-            for rows in wide.laid_out(*self.belief.on_line())
+            for rows in wide.laid_out(layouts)
         ]
         total = self.added(blocks)
         if full:
@@ -81,6 +88,8 @@ class OneAbility(Curvature):
 
     def _complete(self) -> FloatArray:
         problem, fill = self.problem, self.problem.fill
+        if information_in_numpy(problem.template, self.point.params, self.belief.counts):
+            problem, fill = problem._replace(fill=NO_FILL), NO_FILL
         wide, belief = problem.filled(), fill.sums(ExpectedSums(self.belief, self.nodes)).belief
         information = complete_information(
             wide.template,
