@@ -212,7 +212,7 @@ def _sums_by_group(values: Any, group: Any, n_groups: int) -> Any:
     jit, numpy_where=lambda items, _, rows, *__: rows_fit_numpy(items.template, rows)
 )
 def line_sums(
-    items: PackedItems, population: Array, rows: ResponseRows, transform: ScaleTransform | None
+    items: PackedItems, population: Any, rows: ResponseRows, transform: ScaleTransform | None
 ) -> ExpectedSums:
     """The E-step of one ability, of all groups, on a grid at this place."""
     everyone = None if rows.group is None else populations_of(population, 1)

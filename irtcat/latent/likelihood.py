@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from irtcat._common.compilation import jit, namespace
 from irtcat.latent.linear_predictors import item_parts, one_answer, part_terms
@@ -26,8 +26,8 @@ N_NODES = 129
 class Curves(NamedTuple):
     """The items' `natural` curves on the grid: the base and the contrasts."""
 
-    base: Float[Array, "nodes items"]
-    contrast: Float[Array, "contrasts nodes items"]
+    base: Float[Any, "nodes items"]
+    contrast: Float[Any, "contrasts nodes items"]
 
 
 @functools.cache
@@ -36,12 +36,12 @@ def grid_points(dtype: np.dtype, n_nodes: int = N_NODES) -> Float[np.ndarray, " 
     return np.linspace(-LIMIT, LIMIT, n_nodes, dtype=dtype)
 
 
-def grid_nodes(dtype: np.dtype, n_nodes: int = N_NODES) -> Float[Array, " nodes"]:
+def grid_nodes(dtype: np.dtype, n_nodes: int = N_NODES) -> Float[Any, " nodes"]:
     """The common grid on the standardised scale."""
     return jax.device_put(grid_points(dtype, n_nodes))
 
 
-def item_curves(model: ItemModel, nodes: Float[Array, "nodes *dims"]) -> Curves:
+def item_curves(model: ItemModel, nodes: Float[Any, "nodes *dims"]) -> Curves:
     """Evaluate the items on the nodes, nodes first."""
     xp = namespace(nodes)
     if model.closed_form == "logistic":  # (-log(1 + exp z), z), which takes a third of the time
@@ -67,10 +67,10 @@ def _curves_of_parts(model: ItemModel, nodes: Float[np.ndarray, "nodes dims"]) -
 
 
 def log_likelihood(
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
+    statistics: Float[Any, "contrasts rows items"],
+    mask: Float[Any, "rows items"] | None,
     curves: Curves,
-) -> Float[Array, "rows nodes"]:
+) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row at each node of the curves."""
     out = sum(h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
     if mask is None:
@@ -80,8 +80,8 @@ def log_likelihood(
 
 @functools.partial(jit, static_argnames=("has_missing",))
 def log_likelihoods(
-    model: ItemModel, x: Array, nodes: Float[Array, "nodes *dims"], has_missing: bool
-) -> Float[Array, "rows nodes"]:
+    model: ItemModel, x: Any, nodes: Float[Any, "nodes *dims"], has_missing: bool
+) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row of responses at each node."""
     statistics, mask = model.sufficient_statistics(
         x, model.n_categories - 1, has_missing, nodes.dtype
@@ -89,7 +89,7 @@ def log_likelihoods(
     return log_likelihood(statistics, mask, item_curves(model, nodes))
 
 
-def careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
+def careful_sum(array: Float[Any, "nodes items"]) -> Float[Any, " nodes"]:
     """Sum over the items in two levels.
 
     One long float32 sum has the same rounding error for all subjects, which adds up in the
@@ -103,7 +103,7 @@ def careful_sum(array: Float[Array, "nodes items"]) -> Float[Array, " nodes"]:
     return padded.reshape(n_nodes, -1, size).sum(2).sum(1)
 
 
-def _two_level(x: Float[Array, "rows items"], f: Float[Array, " items"]) -> Float[Array, " rows"]:
+def _two_level(x: Float[Any, "rows items"], f: Float[Any, " items"]) -> Float[Any, " rows"]:
     """``x @ f``, each sum over the items in two levels."""
     if namespace(x) is np:  # its sums are of short parts
         return x @ f
@@ -117,10 +117,10 @@ def _two_level(x: Float[Array, "rows items"], f: Float[Array, " items"]) -> Floa
 
 
 def _careful_log_likelihood(
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
+    statistics: Float[Any, "contrasts rows items"],
+    mask: Float[Any, "rows items"] | None,
     at: Curves,
-) -> Float[Array, " rows"]:
+) -> Float[Any, " rows"]:
     """Log-likelihood of each row at one node, each sum over the items in two levels."""
     out = sum(_two_level(h, c[0]) for h, c in zip(statistics, at.contrast, strict=True))
     return out + (careful_sum(at.base)[0] if mask is None else _two_level(mask, at.base[0]))
@@ -133,16 +133,16 @@ class Lines(NamedTuple):
     are needed. The base's sums over all items are for complete rows.
     """
 
-    slope: Float[Array, " items"]
-    intercept: Float[Array, " items"]
-    total: Float[Array, " nodes"]
-    steps: Float[Array, " steps"]
+    slope: Float[Any, " items"]
+    intercept: Float[Any, " items"]
+    total: Float[Any, " nodes"]
+    steps: Float[Any, " steps"]
 
-    def sums(self, x: Float[Array, "rows items"]) -> tuple[Array, Array]:
+    def sums(self, x: Float[Any, "rows items"]) -> tuple[Any, Any]:
         """The two sums of each row."""
         return _two_level(x, self.slope), _two_level(x, self.intercept)
 
-    def rise(self, first: Int[Array, ""], window: int) -> Float[Array, " window"]:
+    def rise(self, first: Int[Any, ""], window: int) -> Float[Any, " window"]:
         """The base's sum in a window, less that at its middle.
 
         Summed from the middle outwards, so that it is most accurate near the posterior.
@@ -152,7 +152,7 @@ class Lines(NamedTuple):
         return jnp.concatenate([below, jnp.zeros(1, steps.dtype), jnp.cumsum(steps[centre:])])
 
 
-def lines_of(model: ItemModel, item_weights: Array, curves: Curves) -> Lines | None:
+def lines_of(model: ItemModel, item_weights: Any, curves: Curves) -> Lines | None:
     """The lines of a linear model; None for others."""
     if model.closed_form != "logistic":
         return None
@@ -166,12 +166,12 @@ def lines_of(model: ItemModel, item_weights: Array, curves: Curves) -> Lines | N
 
 
 def grid_likelihood(
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
+    statistics: Float[Any, "contrasts rows items"],
+    mask: Float[Any, "rows items"] | None,
     curves: Curves,
-    nodes: Float[Array, " nodes"],
+    nodes: Float[Any, " nodes"],
     lines: Lines | None,
-) -> Float[Array, "rows nodes"]:
+) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row on the whole grid."""
     if lines is None:
         return log_likelihood(statistics, mask, curves)
@@ -184,13 +184,13 @@ def grid_likelihood(
 
 
 def window_likelihood(
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
+    statistics: Float[Any, "contrasts rows items"],
+    mask: Float[Any, "rows items"] | None,
     curves: Curves,
-    first: Int[Array, ""],
+    first: Int[Any, ""],
     window: int,
     lines: Lines | None,
-) -> tuple[Float[Array, "rows window"], Float[Array, " rows"]]:
+) -> tuple[Float[Any, "rows window"], Float[Any, " rows"]]:
     """Log-likelihood of each row in a window less that at its middle, and the latter.
 
     Differences to the window's middle are small numbers: the rounding error in float32 is then a

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from irtcat._common.compilation import FEW, MANY, jit, namespace
 from irtcat.latent.e_step import EStep, ResponseRows
@@ -61,8 +61,8 @@ class Blocks(NamedTuple):
         first: the first grid node of each block's window.
     """
 
-    rows: Int[Array, "blocks rows"]
-    first: Int[Array, " blocks"]
+    rows: Int[Any, "blocks rows"]
+    first: Int[Any, " blocks"]
 
 
 @functools.partial(
@@ -89,12 +89,12 @@ class Layout:
 
     def scan(self, carry: Any, n_subjects: int, work: Callable[..., Any]) -> Any:
         """Fold ``work(carry, rows, first, local)`` over the blocks that have rows."""
-        if self.narrow is None and namespace(self.wide.rows) is np:
+        if self.narrow is None and self.wide is not None and namespace(self.wide.rows) is np:
             for rows in self.wide.rows[self.wide.rows[:, 0] < n_subjects]:
-                carry = work(carry, rows[rows < n_subjects], 0, False)
+                carry = work(carry, rows[rows < n_subjects], np.int32(0), False)
             return carry
 
-        def body(local: bool, carry: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+        def body(local: bool, carry: Any, block: tuple[Any, Any]) -> tuple[Any, None]:
             rows, first = block
             used = rows[0] < n_subjects
             return jax.lax.cond(
@@ -114,7 +114,7 @@ class Prior(NamedTuple):
     log_sd: Any = 0.0
     log_share: Any = None
 
-    def log_density(self, theta: Float[Array, "*own nodes"]) -> Float[Array, "*rows nodes"]:
+    def log_density(self, theta: Float[Any, "*own nodes"]) -> Float[Any, "*rows nodes"]:
         """Log-density at the nodes, in each row's own population."""
         if isinstance(self.mean, float):
             return -0.5 * (theta**2 + LOG_2PI)
@@ -128,14 +128,14 @@ STANDARD = Prior()
 
 
 def mixture_log_density(
-    theta: Float[Array, "*points"], components: Float[Array, "3 parts"]
-) -> Float[Array, "*points"]:
+    theta: Float[Any, "*points"], components: Float[Any, "3 parts"]
+) -> Float[Any, "*points"]:
     """Log-density of a mixture, from the means, SDs and shares of its Normal distributions."""
     mean, sd, share = components
     return _mixture(theta, mean, jnp.log(sd), jnp.log(share))
 
 
-def _mixture(theta: Array, mean: Array, log_sd: Array, log_share: Array) -> Array:
+def _mixture(theta: Any, mean: Any, log_sd: Any, log_share: Any) -> Any:
     z = (theta[..., None] - mean) * jnp.exp(-log_sd)
     return logsumexp(-0.5 * (z**2 + LOG_2PI) - log_sd + log_share, axis=-1)
 
@@ -143,13 +143,11 @@ def _mixture(theta: Array, mean: Array, log_sd: Array, log_share: Array) -> Arra
 class ScaleTransform(NamedTuple):
     """Transform from the standardised scale to another: theta = mean + sd * z."""
 
-    mean: Float[Array, ""]
-    sd: Float[Array, ""]
+    mean: Float[Any, ""]
+    sd: Float[Any, ""]
 
 
-def row_priors(
-    populations: Populations | None, group: Array | None, rows: Int[Array, " rows"]
-) -> Prior:
+def row_priors(populations: Populations | None, group: Any, rows: Int[Any, " rows"]) -> Prior:
     """The priors of the subjects in ``rows``: of their groups' populations, or N(0, 1)."""
     if populations is None or group is None:
         return STANDARD
@@ -180,7 +178,7 @@ def on_grid_scale(
     return model, populations
 
 
-def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
+def _lagrange(v: Float[Any, "*points"]) -> Float[Any, "*points stencil"]:
     """Weights of the nodes 0..7 that interpolate at ``v``."""
     k = np.arange(STENCIL)
     scale = np.array([1 / np.prod([i - j for j in k if j != i]) for i in k])
@@ -194,8 +192,8 @@ def _lagrange(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
 
 
 def _mode(
-    log_lik: Float[Array, "rows window"], left: Float[Array, ""], prior: Prior
-) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    log_lik: Float[Any, "rows window"], left: Float[Any, ""], prior: Prior
+) -> tuple[Float[Any, " rows"], Float[Any, " rows"]]:
     """Mode and width of each row's posterior, by the parabola through its best three nodes."""
     window = log_lik.shape[1]
     nodes = left + SPACING * jnp.arange(window, dtype=log_lik.dtype)
@@ -209,11 +207,8 @@ def _mode(
 
 
 def local_quadrature(
-    log_lik: Float[Array, "rows window"],
-    left: Float[Array, ""],
-    rounds: int,
-    prior: Prior = STANDARD,
-) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
+    log_lik: Float[Any, "rows window"], left: Float[Any, ""], rounds: int, prior: Prior = STANDARD
+) -> tuple[Float[Any, "rows points"], Float[Any, "rows points"], Any, Any, Any]:
     """Integrate each row's posterior on local nodes.
 
     Args:
@@ -232,8 +227,8 @@ def local_quadrature(
 
 
 def place_locally(
-    log_lik: Float[Array, "rows window"], left: Float[Array, ""], rounds: int, prior: Prior
-) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    log_lik: Float[Any, "rows window"], left: Float[Any, ""], rounds: int, prior: Prior
+) -> tuple[Float[Any, " rows"], Float[Any, " rows"]]:
     """Middle and unit (an SD) of each row's nodes at the last of several placements.
 
     The arguments are those of `local_quadrature`, which integrates on these nodes.
@@ -249,13 +244,13 @@ def place_locally(
 
 
 def integrate_locally(
-    log_lik: Float[Array, "rows window"],
-    left: Float[Array, ""],
-    mean: Float[Array, " rows"],
-    sd: Float[Array, " rows"],
-    z: Float[Array, " points"],
+    log_lik: Float[Any, "rows window"],
+    left: Float[Any, ""],
+    mean: Float[Any, " rows"],
+    sd: Float[Any, " rows"],
+    z: Float[Any, " points"],
     prior: Prior = STANDARD,
-) -> tuple[Float[Array, "rows points"], Float[Array, "rows points"], Array, Array, Array]:
+) -> tuple[Float[Any, "rows points"], Float[Any, "rows points"], Any, Any, Any]:
     """Integrate each row's posterior on the nodes ``mean + sd * z`` (see `local_quadrature`)."""
     window = log_lik.shape[1]
     theta = mean[:, None] + sd[:, None] * z
@@ -274,7 +269,7 @@ def integrate_locally(
     return theta, weight, log_z, index, stencil
 
 
-def _moments(theta: Array, weight: Array) -> tuple[Array, Array, Array]:
+def _moments(theta: Any, weight: Any) -> tuple[Any, Any, Any]:
     """Mean, variance and the variance of the square under normalised weights."""
     mean = (weight * theta).sum(-1)
     centred = theta - mean[..., None]
@@ -295,22 +290,17 @@ def _with_columns(array: Any, at: Any, values: Any) -> Any:
 class _Totals(NamedTuple):
     """The carry of the scan over blocks."""
 
-    stats: Float[Array, "four subjects"]
-    counts: Float[Array, "contrasts nodes items"]
-    totals: Float[Array, " nodes"] | Float[Array, "nodes items"]
+    stats: Float[Any, "four subjects"]
+    counts: Float[Any, "contrasts nodes items"]
+    totals: Float[Any, " nodes"] | Float[Any, "nodes items"]
 
 
 def _add_counts(
-    carry: _Totals,
-    post: Array,
-    statistics: Array,
-    mask: Array | None,
-    first: Array,
-    nodes: Array | None,
+    carry: _Totals, post: Any, statistics: Any, mask: Any, first: Any, nodes: Any
 ) -> _Totals:
     """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
 
-    def add(array: Array, mass: Array, first: Array = first) -> Array:
+    def add(array: Any, mass: Any, first: Any = first) -> Any:
         if array.shape == mass.shape:
             return array + mass
         zero = jnp.int32(0)
@@ -333,7 +323,7 @@ def _pair(n_nodes: int) -> tuple[int, int]:
     return low, n_nodes - 1 - low
 
 
-def _to_pair(post: Array, first: Array, nodes: Array) -> Float[Array, "rows two"]:
+def _to_pair(post: Any, first: Any, nodes: Any) -> Float[Any, "rows two"]:
     """Weights of the two nodes of `_pair` with the same sum and first moment."""
     here = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
     low, high = (nodes[i] for i in _pair(len(nodes)))
@@ -382,14 +372,14 @@ def _window_block(statistics, mask, curves, first, window, prior, lines=None):
 
 def posterior_on_grid(
     model: ItemModel,
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
-    first: Int[Array, ""],
+    statistics: Float[Any, "contrasts rows items"],
+    mask: Float[Any, "rows items"] | None,
+    first: Int[Any, ""],
     layout: Layout,
     local: bool,
-    item_weights: Float[Array, " items"],
+    item_weights: Float[Any, " items"],
     prior: Prior = STANDARD,
-) -> Float[Array, "rows nodes"]:
+) -> Float[Any, "rows nodes"]:
     """Weights on the grid that integrate any smooth function under each row's posterior.
 
     With ``local`` on the window of the grid that begins at node ``first``.
@@ -426,7 +416,7 @@ def rows_fit_numpy(model: ItemModel, rows: ResponseRows) -> bool:
 def e_step(
     model: ItemModel,
     rows: ResponseRows,
-    item_weights: Float[Array, " items"],
+    item_weights: Float[Any, " items"],
     populations: Populations | None = None,
     condense: bool = False,
 ) -> EStep:
@@ -453,7 +443,7 @@ def e_step(
     lines = lines_of(model, item_weights, curves)
     condense = condense and has_missing and lines is not None and xp is jnp
 
-    def block(carry: _Totals, at: Array, first: Array, local: bool) -> _Totals:
+    def block(carry: _Totals, at: Any, first: Any, local: bool) -> _Totals:
         safe = xp.minimum(at, n_subjects - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         prior = row_priors(populations, rows.group, safe)

@@ -321,8 +321,8 @@ def population_log_density(numbers: Float[Array, "groups numbers"], moments: Mom
 
 
 def density_scores(
-    numbers: Float[Array, "groups numbers"], theta: Float[Array, "nodes dims"], group: int
-) -> Float[Array, "nodes all"]:
+    numbers: Float[Any, "groups numbers"], theta: Float[Any, "nodes dims"], group: int
+) -> Float[Any, "nodes all"]:
     """Derivative of a group's log-density at each node by the numbers of all groups."""
     if theta.shape[1] == 1:
         xp, own = namespace(theta), np.arange(len(numbers)) == group

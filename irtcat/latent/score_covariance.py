@@ -17,23 +17,23 @@ middle, so that the two are of the same size.
 """
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from irtcat._common.compilation import namespace
 from irtcat.latent.product import line_posterior
 
 
 def line_covariance(
-    factors: Float[Array, "dims rows line"],
-    ratio: Float[Array, "outer line"],
-    line: Float[Array, " line"],
-    tables: Float[Array, "dims rows line numbers"],
-    weights: Float[Array, " rows"],
-) -> Float[Array, "dims numbers dims numbers"]:
+    factors: Float[Any, "dims rows line"],
+    ratio: Float[Any, "outer line"],
+    line: Float[Any, " line"],
+    tables: Float[Any, "dims rows line numbers"],
+    weights: Float[Any, " rows"],
+) -> Float[Any, "dims numbers dims numbers"]:
     """Posterior covariances of numbers that each depend on one ability, summed over rows.
 
     Args:
@@ -75,21 +75,21 @@ class CanonicalTables(NamedTuple):
         further: scores by numbers that no answer depends on.
     """
 
-    basis: Float[Array, "nodes basis"]
-    expected: Float[Array, "nodes answers"]
-    further: Float[Array, "nodes further"]
+    basis: Float[Any, "nodes basis"]
+    expected: Float[Any, "nodes answers"]
+    further: Float[Any, "nodes further"]
 
     @classmethod
     def centred(
-        cls, basis: Array, expected: Array, further: Array | None = None
-    ) -> tuple["CanonicalTables", Float[Array, " answers"]]:
+        cls, basis: Any, expected: Any, further: Any = None
+    ) -> tuple["CanonicalTables", Float[Any, " answers"]]:
         """The tables, and the probabilities in the middle, which answers are taken from."""
         middle = expected[len(expected) // 2]
         none = namespace(basis).zeros((len(basis), 0), basis.dtype)
         return cls(basis, expected - middle, none if further is None else further), middle
 
     @property
-    def by_node(self) -> Float[Array, "nodes numbers"]:
+    def by_node(self) -> Float[Any, "nodes numbers"]:
         """The part of the scores that is the same for all subjects, with a minus."""
         items = self.expected[:, :, None] * self.basis[:, None]
         by_item = items.reshape(len(items), -1)
@@ -105,9 +105,9 @@ class CanonicalSums(NamedTuple):
         mass: expected number of subjects at the nodes.
     """
 
-    answers: Float[Array, "items items"]
-    counts: Float[Array, "nodes answers"]
-    mass: Float[Array, " nodes"]
+    answers: Float[Any, "items items"]
+    counts: Float[Any, "nodes answers"]
+    mass: Float[Any, " nodes"]
 
     @classmethod
     def zeros(cls, tables: CanonicalTables) -> "CanonicalSums":
@@ -124,11 +124,11 @@ class CanonicalSums(NamedTuple):
     def plus(
         self,
         tables: CanonicalTables,
-        answers: Float[Array, "rows answers"],
-        post: Float[Array, "rows window"],
-        weight: Float[Array, " rows"],
-        first: Int[Array, ""] | int = 0,
-    ) -> tuple["CanonicalSums", Float[Array, "rows numbers"]]:
+        answers: Float[Any, "rows answers"],
+        post: Float[Any, "rows window"],
+        weight: Float[Any, " rows"],
+        first: Int[Any, ""] | int = 0,
+    ) -> tuple["CanonicalSums", Float[Any, "rows numbers"]]:
         """Add rows whose posteriors are on a window of the nodes, and give their expected scores.
 
         Args:
@@ -140,12 +140,12 @@ class CanonicalSums(NamedTuple):
         """
         window = post.shape[1]
 
-        def part(table: Array) -> Array:
+        def part(table: Any) -> Any:
             if window == len(table):
                 return table
             return jax.lax.dynamic_slice_in_dim(table, first, window)
 
-        def added(table: Array, values: Array) -> Array:
+        def added(table: Any, values: Any) -> Any:
             if window == len(table):
                 return table + values
             return jax.lax.dynamic_update_slice_in_dim(table, part(table) + values, first, 0)
@@ -163,7 +163,7 @@ class CanonicalSums(NamedTuple):
         )
         return sums, mean
 
-    def products(self, tables: CanonicalTables) -> Float[Array, "numbers numbers"]:
+    def products(self, tables: CanonicalTables) -> Float[Any, "numbers numbers"]:
         """Sums of E[s s'], s the scores."""
         by_node, n_items = tables.by_node, len(self.answers)
         counts = self.counts[:, :, None] * tables.basis[:, None]
@@ -175,10 +175,10 @@ class CanonicalSums(NamedTuple):
 
 
 def _expected_scores(
-    answers: Float[Array, "rows answers"],
-    first: Float[Array, "rows basis"],
-    by_node: Float[Array, "rows numbers"],
-) -> Float[Array, "rows numbers"]:
+    answers: Float[Any, "rows answers"],
+    first: Float[Any, "rows basis"],
+    by_node: Float[Any, "rows numbers"],
+) -> Float[Any, "rows numbers"]:
     """Expected scores, from E[b] and the expectation of `CanonicalTables.by_node`."""
     items = (answers[:, :, None] * first[:, None]).reshape(len(answers), -1)
     more = by_node.shape[1] - items.shape[1]
@@ -186,10 +186,10 @@ def _expected_scores(
 
 
 def _answer_products(
-    left: Float[Array, "rows left"],
-    right: Float[Array, "rows right"],
-    moments: Float[Array, "rows basis basis"],
-) -> Float[Array, "left_numbers right_numbers"]:
+    left: Float[Any, "rows left"],
+    right: Float[Any, "rows right"],
+    moments: Float[Any, "rows basis basis"],
+) -> Float[Any, "left_numbers right_numbers"]:
     """Sums of products of answers times these numbers of each row, by answers x basis."""
     n_basis = moments.shape[1]
     weighted = (left[:, :, None] * moments.reshape(len(moments), 1, -1)).reshape(len(left), -1)
@@ -208,17 +208,17 @@ class _PairMoments(NamedTuple):
         products: E[b b'] of the two.
     """
 
-    mass: Float[Array, "line line"]
-    given_second: Float[Array, "rows line basis"]
-    given_first: Float[Array, "rows line basis"]
-    products: Float[Array, "rows basis basis"]
+    mass: Float[Any, "line line"]
+    given_second: Float[Any, "rows line basis"]
+    given_first: Float[Any, "rows line basis"]
+    products: Float[Any, "rows basis basis"]
 
 
 def _pair_moments(
-    factors: Float[Array, "dims rows line"],
-    ratio: Float[Array, "outer line"],
-    scale: Float[Array, " rows"],
-    basis: Float[Array, "dims line basis"],
+    factors: Float[Any, "dims rows line"],
+    ratio: Float[Any, "outer line"],
+    scale: Float[Any, " rows"],
+    basis: Float[Any, "dims line basis"],
     pair: tuple[int, int],
 ) -> _PairMoments:
     """The moments of two abilities; ``scale`` is the rows' weights over their normalisers."""
@@ -243,13 +243,13 @@ def _pair_moments(
 
 
 def canonical_line_covariance(
-    factors: Float[Array, "dims rows line"],
-    ratio: Float[Array, "outer line"],
-    line: Float[Array, " line"],
-    answers: Float[Array, "dims rows answers"],
+    factors: Float[Any, "dims rows line"],
+    ratio: Float[Any, "outer line"],
+    line: Float[Any, " line"],
+    answers: Float[Any, "dims rows answers"],
     tables: CanonicalTables,
-    weights: Float[Array, " rows"],
-) -> Float[Array, "dims numbers dims numbers"]:
+    weights: Float[Any, " rows"],
+) -> Float[Any, "dims numbers dims numbers"]:
     """`line_covariance` of the scores of canonical links, where each item measures one ability.
 
     Args:
@@ -263,7 +263,7 @@ def canonical_line_covariance(
     dims, _, size = factors.shape
     here = line_posterior(factors, ratio, line)
 
-    def of_ability(post: Array, answers: Array, tables: CanonicalTables) -> tuple[Array, Array]:
+    def of_ability(post: Any, answers: Any, tables: CanonicalTables) -> tuple[Any, Any]:
         sums, mean = CanonicalSums.zeros(tables).plus(tables, answers, post, weights)
         return sums.products(tables), mean
 

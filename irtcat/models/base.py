@@ -371,8 +371,8 @@ class CategoricalModel(ItemModel):
 
     @classmethod
     def sufficient_statistics(
-        cls, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
-    ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
+        cls, x: Any, n_contrasts: int, has_missing: bool, dtype: np.dtype
+    ) -> tuple[Float[Any, "contrasts rows items"], Float[Any, "rows items"] | None]:
         """One-hot categories but 0; a fraction counts as that share of category 1."""
         xp = namespace(x)
         if x.dtype.kind == "f":

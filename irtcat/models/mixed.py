@@ -178,7 +178,7 @@ def _vectors(member: Any) -> frozenset[str]:
     return frozenset(name for name in parameter_names(member) if getattr(one, name).ndim > 1)
 
 
-def _select_member(kind: Any, by_member: list[Any]) -> Array:
+def _select_member(kind: Any, by_member: list[Any]) -> Any:
     """The value of the member that an item is of."""
     out, xp = by_member[0], namespace(by_member[0])
     for m, value in enumerate(by_member[1:], start=1):
@@ -187,7 +187,7 @@ def _select_member(kind: Any, by_member: list[Any]) -> Array:
     return out
 
 
-def _widened(value: Any, like: Any) -> Array:
+def _widened(value: Any, like: Any) -> Any:
     """A member's parameter in the room it has in the mixture; 0 where it has none."""
     if value is None:
         return namespace(like).zeros_like(like)

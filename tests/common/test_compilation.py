@@ -309,7 +309,7 @@ def test_a_fit_of_a_second_process_is_equal_and_traces_next_to_nothing(tmp_path)
     ]
     (first, value), (second, same) = runs
     assert value == same
-    assert int(first) >= 4
+    assert int(first) >= 3
     assert int(second) <= 1  # JAX's own, of a factorisation
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from irtcat._common.compilation import MANY, jit, namespace, scan_of
 from irtcat.latent import (
@@ -52,24 +52,24 @@ class NodeTables(NamedTuple):
             parameters for models without these.
     """
 
-    basis: Float[Array, "nodes basis"]
-    slopes: Float[Array, "nodes items one_and_contrasts params"]
-    population: Float[Array, "nodes groups free"]
-    residuals: Float[Array, "nodes one_and_contrasts predictors items"]
+    basis: Float[Any, "nodes basis"]
+    slopes: Float[Any, "nodes items one_and_contrasts params"]
+    population: Float[Any, "nodes groups free"]
+    residuals: Float[Any, "nodes one_and_contrasts predictors items"]
 
 
-Sums = tuple[Float[Array, "all all"], Float[Array, "..."]]
+Sums = tuple[Float[Any, "all all"], Float[Any, "..."]]
 """Posterior covariance of the score, and outer products of its mean, summed over subjects."""
 
 
 def node_tables(
-    template: ItemModel, params: Array, theta: Array, population: Array, chain: Array
+    template: ItemModel, params: Any, theta: Any, population: Any, chain: Any
 ) -> NodeTables:
     """The tables of these nodes; ``chain``: see `parameter_chain`."""
     xp = namespace(params)
     if not template.has_predictors:
 
-        def curve(phi: Array, item: ItemModel) -> Array:
+        def curve(phi: Any, item: ItemModel) -> Any:
             return jax.vmap(unpack(item, phi).natural)(theta)
 
         slopes = jnp.moveaxis(jax.vmap(jax.jacfwd(curve))(params, template), 0, 1)
@@ -96,7 +96,7 @@ def parameter_chain(template: ItemModel, params: Any) -> Any:
     return namespace(params).concatenate(item_parts(template, params).chains, axis=1)
 
 
-def no_scores(params: Array, n_free: int, full: bool) -> Sums:
+def no_scores(params: Any, n_free: int, full: bool) -> Sums:
     """Sums over no subjects: of all parameters if ``full``, else of each item's on their own."""
     size, xp = params.size + n_free if full else 0, namespace(params)
     outer = (size, size) if full else (*params.shape, params.shape[1])
@@ -106,12 +106,12 @@ def no_scores(params: Array, n_free: int, full: bool) -> Sums:
 def add_scores(
     sums: Sums,
     tables: NodeTables,
-    post: Float[Array, "rows nodes"],
-    responses: tuple[Array, Array | None],
-    weight: Float[Array, " rows"],
-    group: Array,
+    post: Float[Any, "rows nodes"],
+    responses: tuple[Any, Any],
+    weight: Float[Any, " rows"],
+    group: Any,
     full: bool,
-    chain: Array,
+    chain: Any,
 ) -> Sums:
     """Add rows whose posteriors are on the same nodes.
 
@@ -143,9 +143,9 @@ def add_scores(
     n_free = tables.population.shape[2]
     first, second = np.triu_indices(n_basis)
     products_at = _from_answers if mask is None else _from_residuals
-    of_rows = products_at(table, group, tables.population.shape[1:])
+    of_rows = products_at(table, group, (tables.population.shape[1], n_free))
 
-    def node(carry: Any, at: tuple[Array, NodeTables]) -> tuple[Any, None]:
+    def node(carry: Any, at: tuple[Any, NodeTables]) -> tuple[Any, None]:
         p, here = at
         mass = weight * p
         # In numpy without the rows whose posteriors are elsewhere.
@@ -180,8 +180,8 @@ def add_scores(
 
 
 def _from_answers(
-    table: Float[Array, "one_and_contrasts rows items"], group: Array, shape: tuple[int, int]
-) -> Callable[..., tuple[Array, Array, Array]]:
+    table: Float[Any, "one_and_contrasts rows items"], group: Any, shape: tuple[int, int]
+) -> Callable[..., tuple[Any, Any, Any]]:
     """Products of the scores at a node by predictors and populations, of complete responses.
 
     Scores are linear in the answers: products of these are of rows x answers for all predictors.
@@ -194,7 +194,7 @@ def _from_answers(
     n_answers = 1 + answers.shape[1]
     place = np.append(np.zeros(n_items, int), np.arange(1, n_answers))
 
-    def products(root: Array, some: Any, here: NodeTables) -> tuple[Array, Array, Array]:
+    def products(root: Any, some: Any, here: NodeTables) -> tuple[Any, Any, Any]:
         half, population = root * columns[some], here.population[:n_groups]
         between = half.T @ half
         both = between[place[:, None], place].reshape((n_categories, n_items) * 2)
@@ -210,12 +210,12 @@ def _from_answers(
 
 
 def _from_residuals(
-    table: Float[Array, "one_and_contrasts rows items"], group: Array, shape: tuple[int, int]
-) -> Callable[..., tuple[Array, Array, Array]]:
+    table: Float[Any, "one_and_contrasts rows items"], group: Any, shape: tuple[int, int]
+) -> Callable[..., tuple[Any, Any, Any]]:
     """The same of any responses."""
     xp = namespace(table)
 
-    def products(root: Array, some: Any, here: NodeTables) -> tuple[Array, Array, Array]:
+    def products(root: Any, some: Any, here: NodeTables) -> tuple[Any, Any, Any]:
         residual: Any = sum(t[some, None] * here.residuals[c] for c, t in enumerate(table))
         size = residual.shape[1] * residual.shape[2]
         by_population = here.population[group[some]]
@@ -229,42 +229,42 @@ def _from_residuals(
 class CanonicalScores:
     """The sums of complete responses to items of a canonical link: products of matrices."""
 
-    def __init__(self, template: ItemModel, params: Array, theta: Array, population: Array):
+    def __init__(self, template: ItemModel, params: Any, theta: Any, population: Any):
         self.chain, xp = parameter_chain(template, params), namespace(theta)
         expected = canonical_probabilities(template, params, theta)
         basis = xp.concatenate([xp.ones_like(theta[:, :1]), theta], axis=1)
         expected = expected.reshape(len(theta), -1)
         self.tables, self.middle = CanonicalTables.centred(basis, expected, population)
 
-    def zeros(self) -> tuple[CanonicalSums, Array]:
+    def zeros(self) -> tuple[CanonicalSums, Any]:
         """Sums over no subjects: see `CanonicalSums`, and outer products of expected scores."""
         n_numbers, xp = self.tables.by_node.shape[1], namespace(self.chain)
         return CanonicalSums.zeros(self.tables), xp.zeros((n_numbers, n_numbers), self.chain.dtype)
 
     def plus(
         self,
-        sums: tuple[CanonicalSums, Array],
-        statistics: Array,
-        post: Array,
-        weight: Array,
-        first: Array | int = 0,
-    ) -> tuple[CanonicalSums, Array]:
+        sums: tuple[CanonicalSums, Any],
+        statistics: Any,
+        post: Any,
+        weight: Any,
+        first: Any | int = 0,
+    ) -> tuple[CanonicalSums, Any]:
         """Add rows (see `CanonicalSums.plus`)."""
         answers = statistics.swapaxes(0, 1).reshape(statistics.shape[1], -1) - self.middle
         total, mean = sums[0].plus(self.tables, answers, post, weight, first)
         return total, sums[1] + mean.T @ (weight[:, None] * mean)
 
-    def by_parameters(self, sums: tuple[CanonicalSums, Array]) -> Sums:
+    def by_parameters(self, sums: tuple[CanonicalSums, Any]) -> Sums:
         """The sums by the parameters."""
         covariance = sums[0].products(self.tables) - sums[1]
         return self._chained(covariance), self._chained(sums[1])
 
-    def _chained(self, matrix: Array) -> Array:
+    def _chained(self, matrix: Any) -> Any:
         """A symmetric matrix by predictors, items and basis, by the items' parameters instead."""
         n_items, n_predictors, n_basis, n_params = self.chain.shape
         n_cells, xp = n_items * n_predictors * n_basis, namespace(matrix)
 
-        def once(table: Array) -> Array:
+        def once(table: Any) -> Any:
             cells = table[:n_cells].reshape(n_predictors, n_items, n_basis, -1)
             items = xp.einsum("miax,imap->ipx", cells, self.chain)
             return xp.concatenate([items.reshape(n_items * n_params, -1), table[n_cells:]])
@@ -273,8 +273,8 @@ class CanonicalScores:
 
 
 def canonical_probabilities(
-    template: ItemModel, params: Array, theta: Array
-) -> Float[Array, "nodes predictors items"]:
+    template: ItemModel, params: Any, theta: Any
+) -> Float[Any, "nodes predictors items"]:
     """Probabilities of the answers of a canonical link at nodes."""
     xp, (part,) = namespace(params), item_parts(template, params).parts
     none = xp.zeros((template.n_categories - 1, 1, 1), params.dtype)
@@ -291,7 +291,7 @@ def canonical_probabilities(
 def line_score_sums(
     items: PackedItems,
     rows: ResponseRows,
-    numbers: Array | None,
+    numbers: Any,
     transform: ScaleTransform | None,
     *,
     full: bool,
@@ -320,7 +320,7 @@ def line_score_sums(
     if is_canonical:
         canonical = CanonicalScores(template, params, nodes, by_population[:, 0])
 
-    def add(sums: Any, at: Array, first: Array, local: bool) -> Any:
+    def add(sums: Any, at: Any, first: Any, local: bool) -> Any:
         safe = xp.minimum(at, n - 1)
         statistics, mask = model.sufficient_statistics(
             rows.x[safe], n_contrasts, has_missing, params.dtype
@@ -350,7 +350,7 @@ def line_score_sums(
 )
 def grid_score_sums(
     items: PackedItems,
-    population: Array,
+    population: Any,
     rows: ResponseRows,
     grid: GridQuadrature,
     *,
@@ -374,7 +374,7 @@ def grid_score_sums(
             tables = node_tables(template, params, theta, by_population[:, None], chain)
         at = tables, item_curves(items.model, theta)
 
-        def add(sums: Any, of_chunk: Array, at: Any = at) -> Any:
+        def add(sums: Any, of_chunk: Any, at: Any = at) -> Any:
             tables, curves = at
             safe = jnp.minimum(of_chunk, n - 1)
             responses = template.sufficient_statistics(
