@@ -168,7 +168,7 @@ class Multidimensional(Curvature):
         ability, slot = (at[np.argsort(own[valid])] for at in np.nonzero(valid))
         sums = sums.transpose(0, 2, 1, 3, 4, 6, 5, 7)[ability, slot][:, :, :, ability, slot]
         sums = sums.reshape(len(slot), sums.shape[1] * 2, len(slot), -1)
-        chain = np.asarray(parameter_chain(problem.template, point.params), float)
+        chain = parameter_chain(problem.template, np.asarray(point.params, float))
         own_chain = np.stack([chain[:, :, 0], chain[np.arange(len(chain)), :, 1 + ability]], 2)
         own_chain = own_chain.reshape(len(chain), -1, chain.shape[3])
         size = point.params.size
