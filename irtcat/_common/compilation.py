@@ -114,16 +114,38 @@ def namespace(array: Any) -> Any:
 
 
 def scan_of(xp: Any) -> Callable[..., Any]:
-    """`jax.lax.scan` without its stacked outputs, or the same loop over arrays of numpy."""
+    """`jax.lax.scan`, or the same loop over arrays of numpy."""
     if xp is jnp:
         return jax.lax.scan
 
-    def scan(body: Callable[..., Any], carry: Any, xs: Any) -> tuple[Any, None]:
+    def scan(body: Callable[..., Any], carry: Any, xs: Any) -> tuple[Any, Any]:
+        outputs = []
         for i in range(len(jax.tree.leaves(xs)[0])):
-            carry = body(carry, jax.tree.map(lambda array: array[i], xs))[0]  # noqa: B023
-        return carry, None
+            carry, output = body(carry, jax.tree.map(lambda array: array[i], xs))  # noqa: B023
+            outputs.append(output)
+        return carry, jax.tree.map(lambda *arrays: np.stack(arrays), *outputs)
 
     return scan
+
+
+def vmap_of(xp: Any) -> Callable[..., Any]:
+    """`jax.vmap` over the first axes, or the same loop over arrays of numpy."""
+    if xp is jnp:
+        return jax.vmap
+
+    def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: scan_of(np)(lambda _, at: (None, function(*at)), None, args)[1]
+
+    return vmap
+
+
+def repeat_while(xp: Any, condition: Any, body: Any, state: Any) -> Any:
+    """`jax.lax.while_loop`, or the same loop over arrays of numpy."""
+    if xp is jnp:
+        return jax.lax.while_loop(condition, body, state)
+    while condition(state):
+        state = body(state)
+    return state
 
 
 def programs_folder() -> Path | None:

@@ -16,7 +16,7 @@ from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
 from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, line_posteriors
 from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
-from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks
+from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks, product_fits_numpy
 from irtcat.latent.grid import (
     GridQuadrature,
     count_general,
@@ -62,6 +62,7 @@ from irtcat.latent.population import (
     Populations,
     density_scores,
     population_distance,
+    population_gradient,
     population_log_density,
     population_metric,
     population_numbers,
@@ -145,6 +146,7 @@ INTERNAL = (
     part_terms,
     parts_of,
     population_distance,
+    population_gradient,
     population_log_density,
     population_metric,
     population_numbers,
@@ -153,6 +155,7 @@ INTERNAL = (
     posterior_modes,
     posterior_on_grid,
     predictor_bends,
+    product_fits_numpy,
     rescaled_populations,
     root_of,
     round_up,

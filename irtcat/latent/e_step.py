@@ -58,6 +58,18 @@ class ResponseRows:
     nodes: Any = None
 
 
+def placed(array: Any, at: Any, values: Any, axis: int = 0) -> Any:
+    """The array with values at these places of an axis, but for places beyond its end.
+
+    An array of numpy is written to, and its places are all within.
+    """
+    place = (slice(None),) * axis + (at,)
+    if isinstance(array, jax.Array):
+        return array.at[place].set(values, mode="drop")
+    array[place] = values
+    return array
+
+
 class EStep(NamedTuple):
     """Posterior moments of each subject and the expected counts at the nodes.
 

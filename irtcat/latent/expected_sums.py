@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._common.compilation import jit, namespace
+from irtcat._common.compilation import MANY, jit, namespace
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -43,10 +43,11 @@ from irtcat.latent.line import (
     rows_fit_numpy,
     transformed_nodes,
 )
-from irtcat.latent.linear_predictors import chain_of, chained, parts_of
+from irtcat.latent.linear_predictors import chain_of, chained, has_numpy_terms, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, populations_of
 from irtcat.latent.product import (
     ProductQuadrature,
+    cells_of_row,
     linear_grid_step,
     linear_two_tier_step,
     product_step,
@@ -189,13 +190,14 @@ def _joined(beliefs: list[EStep]) -> EStep:
     """
     if len(beliefs) == 1:
         return beliefs[0]
+    xp = namespace(beliefs[0].counts)
     return EStep(
         mean=sum(belief.mean for belief in beliefs),  # type: ignore[arg-type]
         covariance=sum(belief.covariance for belief in beliefs),  # type: ignore[arg-type]
         log_z=sum(belief.log_z for belief in beliefs),  # type: ignore[arg-type]
-        counts=jnp.concatenate([belief.counts for belief in beliefs], axis=1),
-        totals=jnp.concatenate([belief.totals for belief in beliefs]),
-        mass=jnp.concatenate([belief.mass for belief in beliefs]),
+        counts=xp.concatenate([belief.counts for belief in beliefs], axis=1),
+        totals=xp.concatenate([belief.totals for belief in beliefs]),
+        mass=xp.concatenate([belief.mass for belief in beliefs]),
     )
 
 
@@ -254,11 +256,11 @@ def grid_sums(
 
 
 def _sums_of_groups(
-    step: Callable[[ItemModel, Array, Array], tuple[EStep, Array]],
-    line: Array,
+    step: Callable[[ItemModel, Any, Any], tuple[EStep, Any]],
+    line: Any,
     items: PackedItems,
-    population: Array,
-    layout: tuple[Array, ...],
+    population: Any,
+    layout: tuple[Any, ...],
     design: PopulationDesign,
 ) -> ExpectedSums:
     """The E-step of all groups, with items on a line for each ability: theta = mean + SD u.
@@ -274,22 +276,36 @@ def _sums_of_groups(
     """
     populations = populations_of(population, design.dims)
     beliefs, nodes, polynomials = [], [], []
+    xp = namespace(items.params)
     for group, rows in enumerate(layout):
         mean, root = populations.mean[group], populations.root[group]
-        sd = jnp.sqrt((root**2).sum(1))
-        model = items.model.rescale(mean, jnp.diag(sd))
+        sd = xp.sqrt((root**2).sum(1))
+        model = items.model.rescale(mean, xp.diag(sd))
         belief, sums = step(model, root / sd[:, None], rows)
         beliefs.append(belief)
         nodes.append(mean + line * sd)
-        to_theta = jnp.diag(jnp.append(1.0, sd).astype(sd.dtype)).at[1:, 0].set(mean)
+        one = xp.ones((1, 1), sd.dtype)
+        to_theta = xp.block([[one, xp.zeros((1, len(sd)))], [mean[:, None], xp.diag(sd)]])
+        to_theta = to_theta.astype(sd.dtype)
         polynomials.append(to_theta @ sums @ to_theta.T)
-    return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes), jnp.stack(polynomials))
+    return ExpectedSums(_joined(beliefs), xp.concatenate(nodes), xp.stack(polynomials))
 
 
-@functools.partial(jit, static_argnames=("design",))
+def product_fits_numpy(items: PackedItems, rows: ResponseRows, rule: ProductQuadrature) -> bool:
+    """Whether `product_sums` are computed in numpy, in about the time of a program."""
+    n_rows, n_items = rows.x.shape
+    is_small = n_rows * n_items <= MANY and n_rows * cells_of_row(rule) <= 4 * MANY
+    return is_small and rows.weights.dtype == np.float64 and has_numpy_terms(items.template)
+
+
+@functools.partial(
+    jit,
+    static_argnames=("design",),
+    numpy_where=lambda items, _, rows, rule, **__: product_fits_numpy(items, rows, rule),
+)
 def product_sums(
     items: PackedItems,
-    population: Array,
+    population: Any,
     rows: ResponseRows,
     rule: ProductQuadrature,
     *,
@@ -298,7 +314,7 @@ def product_sums(
     """The E-step on the product of a line for each ability, of all groups."""
     common = rows.x, rows.weights, items.weights, rule
 
-    def step(model: ItemModel, root: Array, chunks: Array) -> tuple[EStep, Array]:
+    def step(model: ItemModel, root: Any, chunks: Any) -> tuple[EStep, Any]:
         return product_step(model, *common, root, chunks, rows.has_missing)
 
     return _sums_of_groups(step, rule.line.nodes, items, population, rows.layout, design)

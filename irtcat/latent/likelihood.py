@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from irtcat._common.compilation import jit, namespace
-from irtcat.latent.linear_predictors import item_parts, one_answer, part_terms
-from irtcat.models import ItemModel, as_points, parameter_matrix
+from irtcat.latent.linear_predictors import one_answer, part_terms, parts_of
+from irtcat.models import ItemModel, as_points
 
 # Grid from -6.4 to 6.4, in population SDs. Wide posteriors are integrated on fewer nodes.
 SPACING = 0.1
@@ -61,8 +61,7 @@ def item_curves(model: ItemModel, nodes: Float[Any, "nodes *dims"]) -> Curves:
 def _curves_of_parts(model: ItemModel, nodes: Float[np.ndarray, "nodes dims"]) -> Curves:
     """The curves of links with terms in numpy, which are linear in the statistics."""
     answers = one_answer(model, nodes.dtype)
-    parts = item_parts(model, parameter_matrix(model)).parts
-    values: Any = sum(part_terms(part, nodes, *answers).value for part in parts)
+    values: Any = sum(part_terms(part, nodes, *answers).value for part in parts_of(model))
     return Curves(values[0], values[1:])
 
 

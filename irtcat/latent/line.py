@@ -25,7 +25,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from irtcat._common.compilation import FEW, MANY, jit, namespace
-from irtcat.latent.e_step import EStep, ResponseRows
+from irtcat.latent.e_step import EStep, ResponseRows, placed
 from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
@@ -279,14 +279,6 @@ def _moments(theta: Any, weight: Any) -> tuple[Any, Any, Any]:
     return mean, variance, square_variance
 
 
-def _with_columns(array: Any, at: Any, values: Any) -> Any:
-    """The array with these columns, but for numbers beyond the last; written to in numpy."""
-    if namespace(array) is jnp:
-        return array.at[:, at].set(values, mode="drop")
-    array[:, at] = values
-    return array
-
-
 class _Totals(NamedTuple):
     """The carry of the scan over blocks."""
 
@@ -456,7 +448,7 @@ def e_step(
         row_weight = xp.where(at < n_subjects, weights[safe], 0)
         post *= row_weight[:, None]
         carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
-        return carry._replace(stats=_with_columns(carry.stats, at, stats))
+        return carry._replace(stats=placed(carry.stats, at, stats, axis=1))
 
     totals_shape = (n_nodes, n_items) if has_missing else (n_nodes,)
     carry = _Totals(

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._common.compilation import SMALL, jit, namespace
-from irtcat.models import ItemModel, member_columns, unpack
+from irtcat.models import ItemModel, member_columns, parameter_matrix, unpack
 
 
 class Part(NamedTuple):
@@ -67,7 +67,9 @@ def has_numpy_terms(template: ItemModel) -> bool:
 
 
 def parts_of(model: ItemModel) -> list[Part]:
-    """The parts of stacked items (traceable)."""
+    """The parts of stacked items (traceable); in numpy for items of such arrays."""
+    if all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(model)):
+        return item_parts(model, parameter_matrix(model)).parts
     parts = []
     for items, _, mask in _members(model):
         rows, gaps = jax.vmap(lambda item: item.predictors())(items)
@@ -218,16 +220,14 @@ def scores_of(
     return total
 
 
-def information_of(
-    part: Part, weight: dict[tuple[int, int], Array]
-) -> Float[Array, "rows dims dims"]:
+def information_of(part: Part, weight: dict[tuple[int, int], Any]) -> Float[Any, "rows dims dims"]:
     """Expected information on the abilities, summed over items, from terms rows x items."""
     total: Any = 0.0
     dims = part.rows.shape[2] - 1
     for (m, n), table in weight.items():
         products = part.slopes[:, m, :, None] * part.slopes[:, n, None, :]
         if m != n:
-            products = products + jnp.swapaxes(products, 1, 2)
+            products = products + products.swapaxes(1, 2)
         total = total + (table @ products.reshape(-1, dims**2)).reshape(-1, dims, dims)
     return total
 

@@ -4,11 +4,17 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Float, Int
 
-from irtcat._common.compilation import FEW, jit
-from irtcat.latent.linear_predictors import Part, information_of, part_terms, parts_of
+from irtcat._common.compilation import FEW, MANY, jit, namespace, repeat_while, scan_of
+from irtcat.latent.linear_predictors import (
+    Part,
+    has_numpy_terms,
+    information_of,
+    part_terms,
+    parts_of,
+)
 from irtcat.models import ItemModel
 
 STEPS = 40
@@ -27,17 +33,17 @@ class Modes(NamedTuple):
         gradient: largest remaining slope of the log-posterior.
     """
 
-    mode: Float[Array, "subjects dims"]
-    covariance: Float[Array, "subjects dims dims"]
-    gradient: Float[Array, " subjects"]
+    mode: Float[Any, "subjects dims"]
+    covariance: Float[Any, "subjects dims dims"]
+    gradient: Float[Any, " subjects"]
 
 
 def _terms(
-    parts: list[Part], z: Float[Array, "rows dims"], statistics: Array, answered: Array
-) -> tuple[Array, Array, Array]:
+    parts: list[Part], z: Float[Any, "rows dims"], statistics: Any, answered: Any
+) -> tuple[Any, Any, Any]:
     """Log-posterior up to a constant, its gradient, and the expected information."""
-    value, gradient = -0.5 * (z**2).sum(1), -z
-    information = jnp.broadcast_to(jnp.eye(z.shape[1], dtype=z.dtype), (*z.shape, z.shape[1]))
+    value, gradient, xp = -0.5 * (z**2).sum(1), -z, namespace(z)
+    information = xp.broadcast_to(xp.eye(z.shape[1], dtype=z.dtype), (*z.shape, z.shape[1]))
     for part in parts:
         terms = part_terms(part, z, statistics, answered)
         value = value + terms.value.sum(1)
@@ -47,15 +53,24 @@ def _terms(
     return value, gradient, information
 
 
-def _solved(matrix: Array, right: Array) -> Array:
+def _solved(matrix: Any, right: Any) -> Any:
     """The solutions of positive-definite systems; LU factors would take longer to compile."""
+    if namespace(matrix) is np:
+        return np.linalg.solve(matrix, right)
     factor = jax.scipy.linalg.cho_factor(matrix, lower=True)
     return jax.scipy.linalg.cho_solve(factor, right)
 
 
-@functools.partial(jit, static_argnames=("has_missing",), small_below=FEW)
+@functools.partial(
+    jit,
+    static_argnames=("has_missing",),
+    small_below=FEW,
+    numpy_where=lambda model, x, _, unit, **__: (
+        x.size <= MANY and unit.dtype == np.float64 and has_numpy_terms(model)
+    ),
+)
 def posterior_modes(
-    model: ItemModel, x: Array, chunks: Int[Array, "blocks rows"], unit: Array, *, has_missing: bool
+    model: ItemModel, x: Any, chunks: Int[Any, "blocks rows"], unit: Any, *, has_missing: bool
 ) -> Modes:
     """Posterior modes under a standard Normal prior, by damped Fisher scoring.
 
@@ -69,48 +84,49 @@ def posterior_modes(
     Returns:
         The modes.
     """
-    n = x.shape[0]
+    n, xp = x.shape[0], namespace(unit)
     dtype, dims = unit.dtype, model.dims
     parts, n_contrasts = parts_of(model), model.n_categories - 1
-    least = SETTLED if dtype == jnp.float64 else 1e-4
+    least = SETTLED if dtype == np.float64 else 1e-4
 
-    def block(_: None, rows: Array) -> tuple[None, tuple[Array, ...]]:
+    def block(_: None, rows: Any) -> tuple[None, tuple[Any, ...]]:
         statistics, mask = model.sufficient_statistics(
-            x[jnp.minimum(rows, n - 1)], n_contrasts, has_missing, dtype
+            x[xp.minimum(rows, n - 1)], n_contrasts, has_missing, dtype
         )
-        answered = jnp.ones_like(statistics[0]) if mask is None else mask
+        answered = xp.ones_like(statistics[0]) if mask is None else mask
 
         def update(state: Any) -> Any:
             # The terms at the start are computed by the first update, so that they are compiled
             # once: it moves nowhere, and is always an improvement.
             k, z, value, gradient, information, damping = state
-            diagonal = jnp.diagonal(information, axis1=1, axis2=2) * damping[:, None]
-            lifted = information + diagonal[..., None] * jnp.eye(dims, dtype=dtype)
+            diagonal = xp.diagonal(information, axis1=1, axis2=2) * damping[:, None]
+            lifted = information + diagonal[..., None] * xp.eye(dims, dtype=dtype)
             new = z + _solved(lifted, gradient[..., None])[..., 0]
             there = _terms(parts, new, statistics, answered)
             up = there[0] >= value - 1e-12
             wide = up[:, None]
             return (
                 k + 1,
-                jnp.where(wide, new, z),
-                jnp.where(up, there[0], value),
-                jnp.where(wide, there[1], gradient),
-                jnp.where(wide[..., None], there[2], information),
-                jnp.where(up, 0.2 * damping, 5 * damping + 0.5),
+                xp.where(wide, new, z),
+                xp.where(up, there[0], value),
+                xp.where(wide, there[1], gradient),
+                xp.where(wide[..., None], there[2], information),
+                xp.where(up, 0.2 * damping, 5 * damping + 0.5),
             )
 
-        zero = jnp.zeros((len(rows), dims), dtype)
-        eye = jnp.broadcast_to(jnp.eye(dims, dtype=dtype), (len(rows), dims, dims))
+        zero = xp.zeros((len(rows), dims), dtype)
+        eye = xp.broadcast_to(xp.eye(dims, dtype=dtype), (len(rows), dims, dims))
         nothing = zero[:, 0]
-        start = (jnp.int32(0), zero, nothing - jnp.inf, zero, eye, nothing)
-        _count, z, _value, gradient, information, _damping = jax.lax.while_loop(
-            lambda state: (state[0] == 0) | (state[0] <= STEPS) & (jnp.abs(state[3]).max() > least),
+        start = (np.int32(0), zero, nothing - np.inf, zero, eye, nothing)
+        _count, z, _value, gradient, information, _damping = repeat_while(
+            xp,
+            lambda state: (state[0] == 0) | (state[0] <= STEPS) & (abs(state[3]).max() > least),
             update,
             start,
         )
-        return None, (z, _solved(information, eye), jnp.abs(gradient).max(1))
+        return None, (z, _solved(information, eye), abs(gradient).max(1))
 
-    mode, covariance, gradient = jax.lax.scan(block, None, chunks)[1]
+    mode, covariance, gradient = scan_of(xp)(block, None, chunks)[1]
     return Modes(
         mode.reshape(-1, dims)[:n], covariance.reshape(-1, dims, dims)[:n], gradient.reshape(-1)[:n]
     )

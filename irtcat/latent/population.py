@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jaxtyping import Array, Float
 
 from irtcat._common.compilation import namespace
@@ -164,9 +165,10 @@ def free_correlations(
     return (root / np.diagonal(root, axis1=1, axis2=2)[:, :, None])[:, rows, columns]
 
 
-def _inverse_root(root: Array | np.ndarray) -> Float[Array, "dims dims"]:
-    eye = jnp.eye(len(root), dtype=root.dtype)
-    return jax.scipy.linalg.solve_triangular(root, eye, lower=True)
+def solved_root(root: Any, right: Any) -> Any:
+    """The inverse of a lower root times this."""
+    linalg: Any = scipy.linalg if namespace(root) is np else jax.scipy.linalg
+    return linalg.solve_triangular(root, right, lower=True)
 
 
 class CorrelationTerms(NamedTuple):
@@ -312,12 +314,36 @@ def population_metric(
 def population_log_density(numbers: Float[Array, "groups numbers"], moments: Moments) -> Array:
     """Expected log-density of all subjects' abilities, up to a constant; 0 without subjects."""
     populations = populations_of(numbers, moments.mean.shape[1])
-    inverse = jax.vmap(_inverse_root)(populations.root)
+    eye = jnp.eye(moments.mean.shape[1], dtype=populations.root.dtype)
+    inverse = jax.vmap(lambda root: solved_root(root, eye))(populations.root)
     off = moments.mean - populations.mean
     second = moments.covariance + off[:, :, None] * off[:, None, :]
     squares = jnp.einsum("gij,gjk,gik->g", inverse, second, inverse)
     log_det = 2 * jnp.log(jnp.diagonal(populations.root, axis1=1, axis2=2)).sum(1)
     return -0.5 * (moments.n * (log_det + squares)).sum()
+
+
+def population_gradient(
+    numbers: Float[np.ndarray, "groups numbers"], moments: Moments
+) -> Float[np.ndarray, "groups numbers"]:
+    """Gradient of `population_log_density` by the numbers.
+
+    With S the second moments around the mean, C the covariance: that of a mean is ``C^-1 (m - mu)``
+    and that of the logarithm of an SD ``(C^-1 S)_ii - 1``.
+    """
+    dims = moments.mean.shape[1]
+    populations, sds = populations_of(numbers, dims), np.exp(numbers[:, dims : 2 * dims])
+    off = moments.mean - populations.mean
+    second = moments.covariance + off[:, :, None] * off[:, None, :]
+    precision = np.linalg.inv(populations.covariance)
+    by_mean = (precision @ off[:, :, None])[:, :, 0]
+    by_sd = np.einsum("gij,gji->gi", precision, second) - 1
+    free, unit = numbers[:, 2 * dims :], second / (sds[:, :, None] * sds[:, None, :])
+    by_free = [
+        correlation_terms(*both).gradient if free.size else both[0]
+        for both in zip(free, unit, strict=True)
+    ]
+    return moments.n[:, None] * np.concatenate([by_mean, by_sd, np.stack(by_free)], axis=1)
 
 
 def density_scores(

@@ -29,12 +29,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from irtcat._common.compilation import jit
-from irtcat.latent.e_step import EStep
+from irtcat._common.compilation import jit, namespace, scan_of
+from irtcat.latent.e_step import EStep, placed
 from irtcat.latent.grid import REACH, GridQuadrature, TwoTierQuadrature, grid_rule, two_tier_moments
 from irtcat.latent.likelihood import Curves, careful_sum, item_curves, log_likelihood
+from irtcat.latent.population import solved_root
 from irtcat.models import ItemModel
 
 FINEST_PRODUCT, COARSEST_PRODUCT = {2: 0.1, 3: 0.2}, {2: 0.4, 3: 0.5}
@@ -88,16 +89,16 @@ class ProductQuadrature(NamedTuple):
         nodes, log_prior = (jnp.asarray(array, self.line.nodes.dtype) for array in rule[:2])
         return GridQuadrature(nodes, log_prior)
 
-    def points(self, dims: int) -> Float[Array, "grid dims"]:
+    def points(self, dims: int) -> Float[Any, "grid dims"]:
         """The nodes of the grid of so many of the abilities, the last one innermost."""
-        line = jnp.asarray(self.line.nodes)[:, 0]
-        mesh = jnp.meshgrid(*[line] * dims, indexing="ij")
-        return jnp.stack(mesh, axis=-1).reshape(-1, dims)
+        line, xp = self.line.nodes[:, 0], namespace(self.line.nodes)
+        mesh = xp.meshgrid(*[line] * dims, indexing="ij")
+        return xp.stack(mesh, axis=-1).reshape(-1, dims)
 
 
 def density_ratio(
-    rule: ProductQuadrature, root: Float[Array, "dims dims"]
-) -> Float[Array, "outer line"]:
+    rule: ProductQuadrature, root: Float[Any, "dims dims"]
+) -> Float[Any, "outer line"]:
     """Density of abilities with this root of their correlations over that of independent ones.
 
     It is scaled so that the probabilities of the nodes sum to 1. Without that, correlations that
@@ -106,27 +107,31 @@ def density_ratio(
     Returns:
         The table W: the nodes of all but the last ability, by those of the last.
     """
-    points = rule.points(len(rule.members))
-    z = jax.scipy.linalg.solve_triangular(root, points.T, lower=True)
-    squares = (z**2).sum(0)
-    log_total = logsumexp(-0.5 * squares) - len(rule.members) * logsumexp(
-        -0.5 * jnp.asarray(rule.line.nodes)[:, 0] ** 2
-    )
+    xp, points, line = namespace(root), rule.points(len(rule.members)), rule.line.nodes[:, 0]
+    squares = (solved_root(root, points.T) ** 2).sum(0)
+    log_total = _log_sum(-0.5 * squares) - len(rule.members) * _log_sum(-0.5 * line**2)
     log_ratio = 0.5 * ((points**2).sum(1) - squares) - log_total
-    return jnp.exp(log_ratio).reshape(-1, len(rule.line.nodes))
+    return xp.exp(log_ratio).reshape(-1, len(line))
+
+
+def _log_sum(exponents: Any) -> Any:
+    """The logarithm of the sum of exponentials."""
+    xp, top = namespace(exponents), exponents.max()
+    return top + xp.log(xp.exp(exponents - top).sum())
 
 
 def item_factors(
-    model: ItemModel, rule: ProductQuadrature, item_weights: Float[Array, " items"]
+    model: ItemModel, rule: ProductQuadrature, item_weights: Float[Any, " items"]
 ) -> Curves:
     """The items' curves on the lines, the lines of all abilities after each other.
 
     An item does not depend on the abilities that it does not measure: its curve on the diagonal of
     the grid is that on its line. On the lines of other abilities it is 0.
     """
-    diagonal = jnp.tile(jnp.asarray(rule.line.nodes), (1, len(rule.members)))
+    xp = namespace(item_weights)
+    diagonal = xp.tile(xp.asarray(rule.line.nodes), (1, len(rule.members)))
     curves = item_curves(model, diagonal)
-    by_ability = jnp.asarray(rule.members * item_weights)[:, None]
+    by_ability = xp.asarray(rule.members * item_weights)[:, None]
     n_items = by_ability.shape[2]
     base = (curves.base * by_ability).reshape(-1, n_items)
     contrast = (curves.contrast[:, None] * by_ability).reshape(len(curves.contrast), -1, n_items)
@@ -134,23 +139,24 @@ def item_factors(
 
 
 def line_factors(
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
+    statistics: Float[Any, "contrasts rows items"],
+    mask: Float[Any, "rows items"] | None,
     curves: Curves,
     rule: ProductQuadrature,
-) -> tuple[Float[Array, "dims rows line"], Float[Array, " rows"]]:
+) -> tuple[Float[Any, "dims rows line"], Float[Any, " rows"]]:
     """Likelihood times N(0, 1) density on each line, its maximum 1, and the log of the maxima."""
     dims = len(rule.members)
     log_factor = log_likelihood(statistics, mask, curves)
     log_factor = log_factor.reshape(len(log_factor), dims, -1) + rule.line.log_prior
     top = log_factor.max(2, keepdims=True)
-    return jnp.moveaxis(jnp.exp(log_factor - top), 1, 0), top.sum((1, 2))
+    xp = namespace(log_factor)
+    return xp.moveaxis(xp.exp(log_factor - top), 1, 0), top.sum((1, 2))
 
 
-def outer(factors: Float[Array, "some rows line"]) -> Float[Array, "rows grid"]:
+def outer(factors: Float[Any, "some rows line"]) -> Float[Any, "rows grid"]:
     """Products of the factors of some abilities on their grid, the last one innermost."""
 
-    def times(left: Array, right: Array) -> Array:
+    def times(left: Any, right: Any) -> Any:
         return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
     return functools.reduce(times, factors)
@@ -165,14 +171,14 @@ def cells_of_row(rule: ProductQuadrature) -> int:
 class LinePosterior(NamedTuple):
     """Of each row: posterior on the lines, E[u], E[u u'], and the log of the sum over all nodes."""
 
-    lines: Float[Array, "rows dims line"]
-    mean: Float[Array, "rows dims"]
-    square: Float[Array, "rows dims dims"]
-    log_z: Float[Array, " rows"]
+    lines: Float[Any, "rows dims line"]
+    mean: Float[Any, "rows dims"]
+    square: Float[Any, "rows dims dims"]
+    log_z: Float[Any, " rows"]
 
 
 def line_posterior(
-    factors: Float[Array, "dims rows line"], ratio: Float[Array, "outer line"], line: Array
+    factors: Float[Any, "dims rows line"], ratio: Float[Any, "outer line"], line: Any
 ) -> LinePosterior:
     """The posteriors: three products of rows x outer x line, and sums over the outer grid."""
     dims, n, size = factors.shape
@@ -181,33 +187,34 @@ def line_posterior(
     scale = 1 / joint.sum(1)
     cross = first * ((last * line) @ ratio.T)  # times the last ability, summed over it
 
-    def along(table: Array, axis: int) -> Float[Array, "rows line"]:
+    def along(table: Any, axis: int) -> Float[Any, "rows line"]:
         """Sums over the other axes of the outer grid."""
         others = [other + 1 for other in range(dims - 1) if other != axis]
-        return table.reshape(n, *[size] * (dims - 1)).sum(others) * scale[:, None]
+        return table.reshape(n, *[size] * (dims - 1)).sum(tuple(others)) * scale[:, None]
 
     lines = [along(joint, axis) for axis in range(dims - 1)]
-    post = jnp.stack([*lines, last * (first @ ratio) * scale[:, None]], 1)
-    square = jax.vmap(jnp.diag)(post @ line**2)
-    for axis in range(dims - 1):
-        product = along(cross, axis) @ line
-        square = square.at[:, axis, -1].set(product).at[:, -1, axis].set(product)
+    xp = namespace(joint)
+    post = xp.stack([*lines, last * (first @ ratio) * scale[:, None]], 1)
+    squares = post @ line**2
+    products = {(axis, axis): squares[:, axis] for axis in range(dims)}
+    products |= {(axis, dims - 1): along(cross, axis) @ line for axis in range(dims - 1)}
     if dims == 3:
-        product = ((joint.reshape(n, size, size) @ line) @ line) * scale
-        square = square.at[:, 0, 1].set(product).at[:, 1, 0].set(product)
-    return LinePosterior(post, post @ line, square, -jnp.log(scale))
+        products[0, 1] = ((joint.reshape(n, size, size) @ line) @ line) * scale
+    cells = [products[min(a, b), max(a, b)] for a in range(dims) for b in range(dims)]
+    square = xp.stack(cells, 1).reshape(n, dims, dims)
+    return LinePosterior(post, post @ line, square, -xp.log(scale))
 
 
 def sums_on_lines(
-    posterior_of: Callable[[Array, Array, Array | None], LinePosterior],
+    posterior_of: Callable[[Any, Any, Any], LinePosterior],
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
+    x: Any,
+    weights: Float[Any, " subjects"],
     rule: ProductQuadrature,
-    root: Float[Array, "dims dims"],
-    chunks: Int[Array, "blocks rows"],
+    root: Float[Any, "dims dims"],
+    chunks: Int[Any, "blocks rows"],
     has_missing: bool,
-) -> tuple[EStep, Float[Array, "one_more one_more"]]:
+) -> tuple[EStep, Float[Any, "one_more one_more"]]:
     """Posterior moments of all rows and expected counts on the lines (traceable).
 
     Args:
@@ -226,46 +233,45 @@ def sums_on_lines(
     """
     (n, n_items), n_contrasts = x.shape, model.n_categories - 1
     dtype, (dims, _), size = weights.dtype, rule.members.shape, len(rule.line.nodes)
-    members = jnp.asarray(rule.members)
+    xp = namespace(weights)
+    members = xp.asarray(rule.members)
 
-    def on_lines(post: Array, table: Array) -> Array:
+    def on_lines(post: Any, table: Any) -> Any:
         """Sums over rows of posterior times table, on the line of each item's ability.
 
         One product over rows and abilities, with 0 for the items of other abilities.
         """
-        return jnp.einsum("rdk,rdj->kj", post, table[:, None] * members)
+        return post.reshape(-1, size).T @ (table[:, None] * members).reshape(-1, n_items)
 
-    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
-        safe = jnp.minimum(rows, n - 1)
+    def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
+        rows = rows if xp is jnp else rows[rows < n]
+        safe = xp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         here = posterior_of(safe, statistics, mask)
-        weight = jnp.where(rows < n, weights[safe], 0)
+        weight = xp.where(rows < n, weights[safe], 0)
         post = here.lines * weight[:, None, None]
         if mask is None:
             totals = (post.sum(0)[:, :, None] * members[:, None]).sum(0)
         else:
             totals = on_lines(post, mask)
-        sums = jnp.zeros((dims + 1, dims + 1), dtype).at[0, 0].set(weight.sum())
-        first = weight @ here.mean
-        sums = sums.at[0, 1:].set(first).at[1:, 0].set(first)
-        sums = sums.at[1:, 1:].set(jnp.tensordot(weight, here.square, 1))
+        first, second = weight @ here.mean, xp.tensordot(weight, here.square, 1)
+        sums = xp.block([[weight.sum(keepdims=True), first], [first[:, None], second]])
         tables = [
-            table.at[rows].set(value, mode="drop")
-            for table, value in zip(carry[:3], here[1:], strict=True)
+            placed(table, rows, value) for table, value in zip(carry[:3], here[1:], strict=True)
         ]
-        counts = jnp.stack([on_lines(post, h) for h in statistics])
+        counts = xp.stack([on_lines(post, h) for h in statistics])
         return (*tables, carry[3] + counts, carry[4] + totals, carry[5] + sums), None
 
     empty = (
-        jnp.zeros((n, dims), dtype),
-        jnp.zeros((n, dims, dims), dtype),
-        jnp.zeros(n, dtype),
-        jnp.zeros((n_contrasts, size, n_items), dtype),
-        jnp.zeros((size, n_items), dtype),
-        jnp.zeros((dims + 1, dims + 1), dtype),
+        xp.zeros((n, dims), dtype),
+        xp.zeros((n, dims, dims), dtype),
+        xp.zeros(n, dtype),
+        xp.zeros((n_contrasts, size, n_items), dtype),
+        xp.zeros((size, n_items), dtype),
+        xp.zeros((dims + 1, dims + 1), dtype),
     )
-    mean, square, log_z, counts, totals, sums = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
-    inverse = jax.scipy.linalg.solve_triangular(root, jnp.eye(dims, dtype=dtype), lower=True)
+    mean, square, log_z, counts, totals, sums = scan_of(xp)(body, empty, chunks)[0]
+    inverse = solved_root(root, xp.eye(dims, dtype=dtype))
     covariance = square - mean[:, :, None] * mean[:, None, :]
     belief = EStep(
         mean=mean @ inverse.T,
@@ -273,27 +279,27 @@ def sums_on_lines(
         log_z=log_z,
         counts=counts,
         totals=totals,
-        mass=jnp.zeros(0, dtype),
+        mass=xp.zeros(0, dtype),
     )
     return belief, sums
 
 
 def product_step(
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
-    item_weights: Float[Array, " items"],
+    x: Any,
+    weights: Float[Any, " subjects"],
+    item_weights: Float[Any, " items"],
     rule: ProductQuadrature,
-    root: Float[Array, "dims dims"],
-    chunks: Int[Array, "blocks rows"],
+    root: Float[Any, "dims dims"],
+    chunks: Int[Any, "blocks rows"],
     has_missing: bool,
-) -> tuple[EStep, Float[Array, "one_more one_more"]]:
+) -> tuple[EStep, Float[Any, "one_more one_more"]]:
     """`sums_on_lines` of the posteriors on the product of the lines (traceable)."""
-    line = jnp.asarray(rule.line.nodes)[:, 0]
+    line = namespace(root).asarray(rule.line.nodes)[:, 0]
     curves = item_factors(model, rule, item_weights)
     ratio = density_ratio(rule, root)
 
-    def posterior_of(_: Array, statistics: Array, mask: Array | None) -> LinePosterior:
+    def posterior_of(_: Any, statistics: Any, mask: Any) -> LinePosterior:
         factors, top = line_factors(statistics, mask, curves, rule)
         here = line_posterior(factors, ratio, line)
         return here._replace(log_z=here.log_z + top)
@@ -353,21 +359,19 @@ def cells_by_factors(rule: GridQuadrature | TwoTierQuadrature) -> int:
     return CACHE_SHARE * 4 * (dims * size + size ** (dims - 1))
 
 
-def _shared_table(
-    model: ItemModel, nodes: Array, item_weights: Array
-) -> Float[Array, "nodes items"]:
+def _shared_table(model: ItemModel, nodes: Any, item_weights: Any) -> Float[Any, "nodes items"]:
     """The part of the log-likelihoods at the nodes that is the same for all complete rows."""
     curves = item_curves(model, nodes)
     return (curves.base + 0.5 * curves.contrast[0]) * item_weights
 
 
-def _tilted(tilt: Float[Array, "*rows"], line: Array) -> tuple[Array, Array]:
+def _tilted(tilt: Float[Any, "*rows"], line: Any) -> tuple[Any, Any]:
     """The factors exp(tilt u) on a line of nodes, their maximum 1, and the log of the maxima."""
     top = jnp.maximum(tilt * line[0], tilt * line[-1])
     return jnp.exp(tilt[..., None] * line - top[..., None]), top
 
 
-def _axis_nodes(grid: GridQuadrature) -> tuple[Int[Array, " one_more"], Array]:
+def _axis_nodes(grid: GridQuadrature) -> tuple[Int[Any, " one_more"], Any]:
     """A node in the middle and one on each axis, and the latter's distance from it."""
     assert grid.line is not None
     assert grid.cells is not None
@@ -381,12 +385,12 @@ def _axis_nodes(grid: GridQuadrature) -> tuple[Int[Array, " one_more"], Array]:
 
 
 def _on_axes(
-    sums: Float[Array, "items one_more"],
-    middle: Float[Array, " dims"],
-    distance: Array,
-    at: Array,
+    sums: Float[Any, "items one_more"],
+    middle: Float[Any, " dims"],
+    distance: Any,
+    at: Any,
     n_nodes: int,
-) -> Float[Array, "one nodes items"]:
+) -> Float[Any, "one nodes items"]:
     """Counts with these sums and first moments, at a node in the middle and one on each axis."""
     on_axis = (sums[:, 1:] - sums[:, :1] * middle) / distance
     in_middle = sums[:, :1] - on_axis.sum(1, keepdims=True)
@@ -397,11 +401,11 @@ def _on_axes(
 @jit
 def linear_grid_step(
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
-    item_weights: Float[Array, " items"],
+    x: Any,
+    weights: Float[Any, " subjects"],
+    item_weights: Float[Any, " items"],
     grid: GridQuadrature,
-    chunks: Int[Array, "blocks rows"],
+    chunks: Int[Any, "blocks rows"],
 ) -> EStep:
     """`grid_step` of complete right/wrong answers to logistic items, by factors of each ability.
 
@@ -416,7 +420,7 @@ def linear_grid_step(
     table = jnp.zeros(size**dims, dtype).at[grid.cells].set(jnp.exp(log_table - top))
     table = table.reshape(-1, size)
 
-    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
+    def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
         mean, square, log_z, sums, mass = carry
         safe = jnp.minimum(rows, n - 1)
         right = model.sufficient_statistics(x[safe], 1, False, dtype)[0][0]
@@ -442,7 +446,7 @@ def linear_grid_step(
         jnp.zeros((n_items, 1 + dims), dtype),
         jnp.zeros_like(table),
     )
-    mean, square, log_z, sums, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
+    mean, square, log_z, sums, mass = jax.lax.scan(body, empty, chunks)[0]
     mass = (mass * table).reshape(-1)[grid.cells]
     at, distance = _axis_nodes(grid)
     return EStep(
@@ -458,11 +462,11 @@ def linear_grid_step(
 @jit
 def linear_two_tier_step(
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
-    item_weights: Float[Array, " items"],
+    x: Any,
+    weights: Float[Any, " subjects"],
+    item_weights: Float[Any, " items"],
     rule: TwoTierQuadrature,
-    chunks: Int[Array, "blocks rows"],
+    chunks: Int[Any, "blocks rows"],
 ) -> EStep:
     """`two_tier_step` of complete right/wrong answers to logistic items, by factors.
 
@@ -486,7 +490,7 @@ def linear_two_tier_step(
     table = jnp.exp(log_table - top)
     powers = jnp.stack([table, table * line, table * line**2], 1).reshape(n_groups, -1, n_s)
 
-    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
+    def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
         safe = jnp.minimum(rows, n - 1)
         right = model.sufficient_statistics(x[safe], 1, False, dtype)[0][0]
         centred = (right - 0.5) * item_weights
@@ -521,7 +525,7 @@ def linear_two_tier_step(
         jnp.zeros((n_items, 1 + dims), dtype),
         jnp.zeros((n_groups, n_g, n_s), dtype),
     )
-    mean, covariance, log_z, sums, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
+    mean, covariance, log_z, sums, mass = jax.lax.scan(body, empty, chunks)[0]
     mass = (mass * table).reshape(n_groups, -1)
     own = (sums[:, 1 + n_general :] * marks.T).sum(1, keepdims=True)
     sums = jnp.concatenate([sums[:, : 1 + n_general], own], axis=1)

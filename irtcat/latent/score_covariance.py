@@ -20,10 +20,9 @@ import itertools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from irtcat._common.compilation import namespace
+from irtcat._common.compilation import namespace, vmap_of
 from irtcat.latent.product import line_posterior
 
 
@@ -44,26 +43,38 @@ def line_covariance(
         weights: how many subjects each row stands for.
     """
     dims, n, size = factors.shape
-    here = line_posterior(factors, ratio, line)
-    grid = ratio.reshape([size] * dims)
-    mean = jnp.einsum("rdk,drkf->drf", here.lines, tables)
-    total = -jnp.einsum("r,drf,erg->dfeg", weights, mean, mean)
+    here, xp = line_posterior(factors, ratio, line), namespace(factors)
+    grid, n_numbers = ratio.reshape([size] * dims), tables.shape[3]
+    flat = (here.lines.swapaxes(0, 1)[:, :, None] @ tables)[:, :, 0].swapaxes(0, 1).reshape(n, -1)
+    blocks = {}
     for a in range(dims):
         by_node = (here.lines[:, a] * weights[:, None])[:, :, None] * tables[a]
-        total = total.at[a, :, a].add(jnp.einsum("rkf,rkg->fg", by_node, tables[a]))
+        blocks[a, a] = _over_rows_and_nodes(by_node, tables[a])
         for b in range(a + 1, dims):
-            left = (factors[a] * (weights * jnp.exp(-here.log_z))[:, None])[:, :, None] * tables[a]
+            left = (factors[a] * (weights * xp.exp(-here.log_z))[:, None])[:, :, None] * tables[a]
             right = factors[b][:, :, None] * tables[b]
             others = [c for c in range(dims) if c not in (a, b)]
             if others:  # three abilities: the third is summed over
-                third = jnp.moveaxis(grid, others[0], 0).reshape(size, -1)
-                pairs = (factors[others[0]] @ third).reshape(n, size, size)
-                given = jnp.einsum("rkl,rlf->rkf", pairs, right)
+                third = xp.moveaxis(grid, others[0], 0).reshape(size, -1)
+                given = (factors[others[0]] @ third).reshape(n, size, size) @ right
             else:
-                given = jnp.einsum("kl,rlf->rkf", grid, right)
-            block = jnp.einsum("rkf,rkg->fg", left, given)
-            total = total.at[a, :, b].add(block).at[b, :, a].add(block.T)
-    return total
+                given = grid @ right
+            blocks[a, b] = _over_rows_and_nodes(left, given)
+    total = _symmetric(blocks, dims) - flat.T @ (weights[:, None] * flat)
+    return total.reshape(dims, n_numbers, dims, n_numbers)
+
+
+def _over_rows_and_nodes(left: Any, right: Any) -> Any:
+    """Sums of products of numbers, rows x nodes x numbers each."""
+    return left.reshape(-1, left.shape[2]).T @ right.reshape(-1, right.shape[2])
+
+
+def _symmetric(blocks: dict[tuple[int, int], Any], dims: int) -> Any:
+    """A symmetric matrix from the blocks of pairs of abilities (a <= b)."""
+    xp = namespace(blocks[0, 0])
+    return xp.block(
+        [[blocks[a, b] if a <= b else blocks[b, a].T for b in range(dims)] for a in range(dims)]
+    )
 
 
 class CanonicalTables(NamedTuple):
@@ -223,22 +234,20 @@ def _pair_moments(
 ) -> _PairMoments:
     """The moments of two abilities; ``scale`` is the rows' weights over their normalisers."""
     (a, b), (dims, _, size) = pair, factors.shape
-    grid = ratio.reshape([size] * dims)
+    grid, xp = ratio.reshape([size] * dims), namespace(factors)
     left, right = factors[a] * scale[:, None], factors[b]
     others = [c for c in range(dims) if c not in pair]
     if others:  # three abilities: the third is summed over
-        third = jnp.moveaxis(grid, others[0], 0).reshape(size, -1)
+        third = xp.moveaxis(grid, others[0], 0).reshape(size, -1)
         joint = (factors[others[0]] @ third).reshape(-1, size, size)
         joint = joint * left[:, :, None] * right[:, None]
         mass = joint.sum(0)
-        given_second = jnp.einsum("rkl,kc->rlc", joint, basis[a])
-        given_first = jnp.einsum("rkl,lc->rkc", joint, basis[b])
+        given_second, given_first = joint.swapaxes(1, 2) @ basis[a], joint @ basis[b]
     else:
         mass = (left.T @ right) * grid
-        given_second = jnp.einsum("crk,kl->rlc", left * basis[a].T[:, None], grid)
-        given_first = jnp.einsum("crl,kl->rkc", right * basis[b].T[:, None], grid)
-        given_second, given_first = given_second * right[..., None], given_first * left[..., None]
-    products = jnp.einsum("rlc,ld->rcd", given_second, basis[b])
+        given_second = xp.moveaxis((left * basis[a].T[:, None]) @ grid, 0, 2) * right[..., None]
+        given_first = xp.moveaxis((right * basis[b].T[:, None]) @ grid.T, 0, 2) * left[..., None]
+    products = given_second.swapaxes(1, 2) @ basis[b]
     return _PairMoments(mass, given_second, given_first, products)
 
 
@@ -267,18 +276,22 @@ def canonical_line_covariance(
         sums, mean = CanonicalSums.zeros(tables).plus(tables, answers, post, weights)
         return sums.products(tables), mean
 
-    within, means = jax.vmap(of_ability, (1, 0, 0))(here.lines, answers, tables)
-    n_numbers = within.shape[1]
-    flat = jnp.swapaxes(means, 0, 1).reshape(len(weights), -1)
-    outer = (flat.T @ (weights[:, None] * flat)).reshape(dims, n_numbers, dims, n_numbers)
-    total = -outer.at[jnp.arange(dims), :, jnp.arange(dims)].add(-within)
-    by_node = jax.vmap(lambda tables: tables.by_node)(tables)
+    xp = namespace(factors)
+    within, means = vmap_of(xp)(of_ability)(here.lines.swapaxes(0, 1), answers, tables)
+    n_numbers, n_rows = within.shape[1], len(weights)
+    flat = means.swapaxes(0, 1).reshape(n_rows, -1)
+    by_node = vmap_of(xp)(lambda tables: tables.by_node)(tables)
+    blocks = {(a, a): within[a] for a in range(dims)}
+
+    def given(answers: Any, moments: Any) -> Any:
+        by_answer = (answers.T @ moments.reshape(n_rows, -1)).reshape(-1, size, moments.shape[2])
+        return by_answer.swapaxes(1, 2).reshape(-1, size)
+
     for a, b in itertools.combinations(range(dims), 2):
-        pair = _pair_moments(factors, ratio, weights * jnp.exp(-here.log_z), tables.basis, (a, b))
-        first = jnp.einsum("rk,rlc->kcl", answers[a], pair.given_second).reshape(-1, size)
-        second = jnp.einsum("rk,rlc->kcl", answers[b], pair.given_first).reshape(-1, size)
+        pair = _pair_moments(factors, ratio, weights * xp.exp(-here.log_z), tables.basis, (a, b))
+        first, second = given(answers[a], pair.given_second), given(answers[b], pair.given_first)
         block = _answer_products(answers[a], answers[b], pair.products)
         block = block + by_node[a].T @ pair.mass @ by_node[b]
-        block = block - first @ by_node[b] - (second @ by_node[a]).T
-        total = total.at[a, :, b].add(block).at[b, :, a].add(block.T)
-    return total
+        blocks[a, b] = block - first @ by_node[b] - (second @ by_node[a]).T
+    total = _symmetric(blocks, dims) - flat.T @ (weights[:, None] * flat)
+    return total.reshape(dims, n_numbers, dims, n_numbers)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import SMALL, jit
+from irtcat._common.compilation import FEW, SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import (
     FEW_COUNTS,
@@ -164,6 +164,23 @@ def complete_information(
     if not has_expected_information(template):
         return (_numpy_information if in_numpy else _observed_information)(*arguments)
     return (_expected_information if in_numpy else _compiled_information)(*arguments)
+
+
+def item_gradient(
+    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
+) -> Float[Any, "items params"]:
+    """Gradient of each item's complete-data log-posterior, by counts at nodes."""
+    arguments = template, params, counts, totals, constraints, nodes
+    if information_in_numpy(template, params, counts):
+        return _gradient(*jax.tree.map(np.asarray, arguments))
+    return _compiled_gradient(*arguments)
+
+
+def _gradient(*arguments: Any) -> Any:
+    return penalised_terms(*arguments)[1]
+
+
+_compiled_gradient = jit(_gradient, small_below=FEW)
 
 
 def has_expected_information(template: ItemModel) -> bool:

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Array, Bool, Float, Int
 
-from irtcat._common.compilation import MANY, namespace
+from irtcat._common.compilation import MANY, namespace, repeat_while
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.latent import (
     ItemParts,
@@ -71,15 +71,6 @@ def needs_no_program(template: ItemModel, params: Any, counts: Any, n_responses:
         return counts.size <= FEW_COUNTS
     most = FEW_CANONICAL if template.has_canonical_link else FEW_OTHERS
     return counts.size <= most and has_numpy_terms(template)
-
-
-def _repeat_while(xp: Any, condition: Any, body: Any, state: Any) -> Any:
-    """`jax.lax.while_loop`, or the same loop over arrays of numpy."""
-    if xp is jnp:
-        return jax.lax.while_loop(condition, body, state)
-    while condition(state):
-        state = body(state)
-    return state
 
 
 def _where(accepted: Any, new: tuple[Any, ...], old: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -509,7 +500,7 @@ def step_within_bounds(
         return number + 1, moved, active & (moved != wanted)
 
     # A loop, so that the solution is compiled once.
-    moved = _repeat_while(
+    moved = repeat_while(
         xp,
         lambda carry: (carry[0] == 0) | ((carry[0] == 1) & carry[2].any()),
         rounds,
@@ -604,6 +595,6 @@ def m_step(
         squared=nothing,
         stuck=nothing == 0,
     )
-    state = _repeat_while(xp, lambda carry: carry[1], body, (np.int32(0), np.bool_(True), state))[2]
+    state = repeat_while(xp, lambda carry: carry[1], body, (np.int32(0), np.bool_(True), state))[2]
     step, gain = xp.sqrt(state.squared.max()), 0.5 * state.squared.sum()
     return MStep(state.best, step, gain, state.information, state.gradient)

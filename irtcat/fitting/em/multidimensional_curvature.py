@@ -7,16 +7,17 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import FEW, SMALL, jit
+from irtcat._common.compilation import SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import (
     Covariance,
     Curvature,
     complete_information,
     inverse_blocks,
+    item_gradient,
     with_priors,
 )
-from irtcat.fitting.em.m_step import Constraints, penalised_terms, prior_slopes
+from irtcat.fitting.em.m_step import prior_slopes
 from irtcat.fitting.em.multidimensional_scores import (
     adaptive_score_sums,
     items_by_ability,
@@ -27,12 +28,13 @@ from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
 from irtcat.latent import (
     EStep,
     ExpectedSums,
+    Moments,
     PopulationDesign,
     filled,
     n_nodes,
+    population_gradient,
     population_log_density,
 )
-from irtcat.models import ItemModel
 
 STEP = 1e-4
 """Step of the central differences."""
@@ -185,15 +187,23 @@ class Multidimensional(Curvature):
         population = vector[like.size :].reshape(self.point.population.shape).astype(like.dtype)
         point = EMPoint(*map(jax.device_put, (params, population)))
         sums = sums_at(problem, EMState.of(point, self.belief))
-        score = _score_of_all(
-            point,
-            problem.template,
-            sums,
-            problem.constraints,
-            design=problem.population,
-            n_general=problem.rule.n_general,
+        moments = Moments(
+            *(
+                np.asarray(a, float)
+                for a in sums.moments(problem.population, problem.rule.n_general)
+            )
         )
+        by_numbers = population_gradient(np.asarray(population, float), moments)
+        score = self._item_gradient(params, sums), by_numbers
         return np.concatenate([np.asarray(part, float).ravel() for part in score])
+
+    def _item_gradient(self, params: FloatArray, sums: ExpectedSums) -> Any:
+        """Gradient of the log-posterior by the items."""
+        constraints = self.problem.constraints
+        if sums.gradient is not None:
+            return np.asarray(sums.gradient) + np.asarray(prior_slopes(params, constraints)[0])
+        common = self.problem.template, params, sums.belief.counts, sums.belief.totals
+        return item_gradient(*common, constraints, sums.theta)
 
     def _differenced(self, which: Any = True) -> FloatArray:
         """Minus the derivative of the score; 0 for parameters that are not free, and for others.
@@ -228,24 +238,3 @@ def _population_information(
     moments, size = sums.moments(design, n_general), population.size
     by_numbers = jax.hessian(population_log_density)(population, moments)
     return -by_numbers.reshape(size, size)
-
-
-@functools.partial(jit, static_argnames=("design", "n_general"), small_below=FEW)
-def _score_of_all(
-    point: EMPoint,
-    template: ItemModel,
-    sums: ExpectedSums,
-    constraints: Constraints,
-    *,
-    design: PopulationDesign,
-    n_general: int,
-) -> tuple[Float[Array, "items params"], Float[Array, "groups numbers"]]:
-    """Gradient of the marginal log-posterior by the items, and by the populations."""
-    if sums.gradient is None:
-        by_items = penalised_terms(
-            template, point.params, sums.belief.counts, sums.belief.totals, constraints, sums.theta
-        )[1]
-    else:
-        by_items = sums.gradient + prior_slopes(point.params, constraints)[0]
-    moments = sums.moments(design, n_general)
-    return by_items, jax.grad(population_log_density)(point.population, moments)

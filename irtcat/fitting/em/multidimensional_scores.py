@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import MANY, jit
+from irtcat._common.compilation import MANY, jit, namespace, scan_of, vmap_of
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.score_sums import Sums, canonical_probabilities, no_scores
 from irtcat.latent import (
@@ -23,11 +23,13 @@ from irtcat.latent import (
     density_ratio,
     density_scores,
     item_factors,
+    item_parts,
     line_covariance,
     line_factors,
     part_terms,
     parts_of,
     populations_of,
+    product_fits_numpy,
     root_of,
     scores_of,
 )
@@ -102,17 +104,18 @@ def items_by_ability(members: FloatArray) -> tuple[np.ndarray, np.ndarray]:
     static_argnames=("design", "is_canonical"),
     small_below=4 * MANY,
     small_where="is_canonical",
+    numpy_where=lambda items, _, rows, rule, *__, **___: product_fits_numpy(items, rows, rule),
 )
 def product_score_sums(
     items: PackedItems,
-    population: Array,
+    population: Any,
     rows: ResponseRows,
     rule: Any,
-    members: tuple[Array, Array],
+    members: tuple[Any, Any],
     *,
     design: PopulationDesign,
     is_canonical: bool,
-) -> Float[Array, "dims predictors most two dims predictors most two"]:
+) -> Float[Any, "dims predictors most two dims predictors most two"]:
     """Posterior covariance of residuals, and of residuals times the ability, summed over subjects.
 
     It is by abilities, predictors, items of the ability, and without and with the ability.
@@ -122,46 +125,47 @@ def product_score_sums(
     own, valid = members
     n, n_contrasts = rows.x.shape[0], template.n_categories - 1
     populations, model = populations_of(population, design.dims), items.model
-    parts = parts_of(model)
-    line, ones = jnp.asarray(rule.line.nodes)[:, 0], jnp.ones(rows.x.shape[1], params.dtype)
+    parts, xp = item_parts(template, params).parts, namespace(params)
+    line, ones = xp.asarray(rule.line.nodes)[:, 0], xp.ones(rows.x.shape[1], params.dtype)
     shape = design.dims, sum(part.rows.shape[1] for part in parts), own.shape[1], 2
-    sums = jnp.zeros(shape * 2, params.dtype)
+    sums = xp.zeros(shape * 2, params.dtype)
     for group, rows_of_group in enumerate(rows.layout):
         mean, root = populations.mean[group], populations.root[group]
-        sd = jnp.sqrt((root**2).sum(1))
+        sd = xp.sqrt((root**2).sum(1))
         theta = mean + line[:, None] * sd
-        curves = item_factors(model.rescale(mean, jnp.diag(sd)), rule, ones)
+        curves = item_factors(model.rescale(mean, xp.diag(sd)), rule, ones)
         tables, middle = None, None
         if is_canonical:
             expected = canonical_probabilities(template, params, theta)[..., own] * valid
-            expected = jnp.moveaxis(expected, 2, 0).reshape(design.dims, len(line), -1)
-            basis = jnp.stack([jnp.ones_like(theta.T), theta.T], axis=2)
-            tables, middle = jax.vmap(CanonicalTables.centred)(basis, expected)
+            expected = xp.moveaxis(expected, 2, 0).reshape(design.dims, len(line), -1)
+            basis = xp.stack([xp.ones_like(theta.T), theta.T], axis=2)
+            tables, middle = vmap_of(xp)(CanonicalTables.centred)(basis, expected)
         at = density_ratio(rule, root / sd[:, None]), curves, theta, tables, middle
 
-        def add(sums: Array, of_chunk: Array, at: Any = at) -> tuple[Array, None]:
+        def add(sums: Any, of_chunk: Any, at: Any = at) -> tuple[Any, None]:
             ratio, curves, theta, tables, middle = at
-            safe = jnp.minimum(of_chunk, n - 1)
+            of_chunk = of_chunk if xp is jnp else of_chunk[of_chunk < n]
+            safe = xp.minimum(of_chunk, n - 1)
             statistics, mask = template.sufficient_statistics(
                 rows.x[safe], n_contrasts, rows.has_missing, params.dtype
             )
             factors = line_factors(statistics, mask, curves, rule)[0]
-            weight = jnp.where(of_chunk < n, rows.weights[safe], 0)
+            weight = xp.where(of_chunk < n, rows.weights[safe], 0)
             if is_canonical:
                 answers = (statistics[..., own] * valid).transpose(2, 1, 0, 3)
                 answers = answers.reshape(design.dims, len(of_chunk), -1) - middle[:, None]
                 here = canonical_line_covariance(factors, ratio, line, answers, tables, weight)
                 return sums + here.reshape(sums.shape), None
-            answered = jnp.ones_like(statistics[0]) if mask is None else mask
-            residuals: list[Array] = []
+            answered = xp.ones_like(statistics[0]) if mask is None else mask
+            residuals: list[Any] = []
             for part in parts:
                 responses = statistics[:, :, None], answered[:, None]
                 residuals += part_terms(part, theta[None], *responses).residual
-            table = jnp.stack(residuals, 2)[..., own] * valid
-            table = jnp.stack([table, table * theta[:, None, :, None]], 5)
-            table = jnp.moveaxis(table, 3, 0).reshape(design.dims, len(of_chunk), len(line), -1)
+            table = xp.stack(residuals, 2)[..., own] * valid
+            table = xp.stack([table, table * theta[:, None, :, None]], 5)
+            table = xp.moveaxis(table, 3, 0).reshape(design.dims, len(of_chunk), len(line), -1)
             here = line_covariance(factors, ratio, line, table, weight)
             return sums + here.reshape(sums.shape), None
 
-        sums = jax.lax.scan(add, sums, rows_of_group)[0]
+        sums = scan_of(xp)(add, sums, rows_of_group)[0]
     return sums

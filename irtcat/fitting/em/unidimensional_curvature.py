@@ -16,8 +16,8 @@ from irtcat.fitting.em.covariance import (
     complete_information,
     information_in_numpy,
     inverse_blocks,
+    item_gradient,
 )
-from irtcat.fitting.em.m_step import Constraints, penalised_terms
 from irtcat.fitting.em.problem import NO_FILL, EMPoint, Problem
 from irtcat.fitting.em.score_sums import line_score_sums
 from irtcat.fitting.em.shard import Sharded, all_gather
@@ -141,15 +141,8 @@ class OneAbility(Curvature):
     def item_gradient(self) -> FloatArray:
         """Gradient of the log-posterior by each item's parameters, by Fisher's identity."""
         problem, belief = self.problem, self.belief
-        gradient = _item_gradient(
-            problem.template,
-            self.point.params,
-            belief.counts,
-            belief.totals,
-            problem.constraints,
-            self.nodes,
-        )
-        return np.asarray(gradient, float)
+        common = problem.template, self.point.params, belief.counts, belief.totals
+        return np.asarray(item_gradient(*common, problem.constraints, self.nodes), float)
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
         """A sum over each group's subjects; means and variances of abilities, standardised."""
@@ -271,16 +264,3 @@ def _item_loss(
         totals = jnp.broadcast_to(totals[:, None], (len(nodes), params.shape[0]))
     work = (params, template, totals.T)
     return jax.lax.map(lambda item: one(*item), work, batch_size=512)
-
-
-@jit
-def _item_gradient(
-    template: ItemModel,
-    params: Array,
-    counts: Array,
-    totals: Array,
-    constraints: Constraints,
-    nodes: Array,
-) -> Float[Array, "items params"]:
-    """Gradient of each item's complete-data log-posterior, by counts at nodes."""
-    return penalised_terms(template, params, counts, totals, constraints, nodes)[1]
