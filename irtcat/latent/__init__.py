@@ -14,7 +14,7 @@ from irtcat.latent.adaptive import (
 )
 from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
-from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, line_posteriors
+from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, fold_rows, line_posteriors
 from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
 from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks, product_fits_numpy
 from irtcat.latent.grid import (
@@ -122,6 +122,7 @@ INTERNAL = (
     e_step_program,
     filled,
     fits_numpy,
+    fold_rows,
     grid_nodes,
     grid_points,
     grid_posterior,

@@ -1,15 +1,23 @@
 """What an E-step takes, and its result: by any quadrature, of one ability or several."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from irtcat._common.compilation import namespace
 from irtcat._common.types import FloatArray
 from irtcat.models import ItemModel, unpack
+
+CACHED = 2**15
+"""Numbers of an array of numpy that is made and read again in the cache.
+
+Posteriors of 2048 rows on two lines of 31 nodes take 3 ms in pieces of 1024 rows, 7 ms at once."""
 
 
 class PackedItems(NamedTuple):
@@ -56,6 +64,26 @@ class ResponseRows:
     group: Any = None
     has_missing: bool = False
     nodes: Any = None
+
+
+def fold_rows(
+    body: Callable[[Any, Any], tuple[Any, None]], carry: Any, blocks: Any, n_rows: int, n_cells: int
+) -> Any:
+    """`jax.lax.scan` over blocks of row numbers, or a loop of numpy over fewer rows at a time.
+
+    Args:
+        body: takes the carry and row numbers; the number of rows stands for no row, but in numpy.
+        carry: what it begins with.
+        blocks: row numbers.
+        n_rows: number of rows.
+        n_cells: numbers of a row in the largest arrays.
+    """
+    if namespace(blocks) is jnp:
+        return jax.lax.scan(body, carry, blocks)[0]
+    rows, size = blocks[blocks < n_rows], max(16, CACHED // n_cells)
+    for first in range(0, len(rows), size):
+        carry = body(carry, rows[first : first + size])[0]
+    return carry
 
 
 def placed(array: Any, at: Any, values: Any, axis: int = 0) -> Any:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._common.compilation import MANY, jit, namespace
+from irtcat._common.compilation import FEW, MANY, jit, namespace
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -294,7 +294,8 @@ def _sums_of_groups(
 def product_fits_numpy(items: PackedItems, rows: ResponseRows, rule: ProductQuadrature) -> bool:
     """Whether `product_sums` are computed in numpy, in about the time of a program."""
     n_rows, n_items = rows.x.shape
-    is_small = n_rows * n_items <= MANY and n_rows * cells_of_row(rule) <= 4 * MANY
+    n_cells = n_rows * cells_of_row(rule) // 4 * (items.template.n_categories - 1)
+    is_small = n_rows * n_items <= MANY and n_cells <= FEW
     return is_small and rows.weights.dtype == np.float64 and has_numpy_terms(items.template)
 
 

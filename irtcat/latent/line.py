@@ -25,7 +25,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from irtcat._common.compilation import FEW, MANY, jit, namespace
-from irtcat.latent.e_step import EStep, ResponseRows, placed
+from irtcat.latent.e_step import EStep, ResponseRows, fold_rows, placed
 from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
@@ -89,10 +89,15 @@ class Layout:
 
     def scan(self, carry: Any, n_subjects: int, work: Callable[..., Any]) -> Any:
         """Fold ``work(carry, rows, first, local)`` over the blocks that have rows."""
-        if self.narrow is None and self.wide is not None and namespace(self.wide.rows) is np:
-            for rows in self.wide.rows[self.wide.rows[:, 0] < n_subjects]:
-                carry = work(carry, rows[rows < n_subjects], np.int32(0), False)
-            return carry
+        if self.wide is not None and namespace(self.wide.rows) is np:
+            first = np.int32(0)
+            return fold_rows(
+                lambda carry, rows: (work(carry, rows, first, False), None),
+                carry,
+                self.wide.rows,
+                n_subjects,
+                self.n_nodes,
+            )
 
         def body(local: bool, carry: Any, block: tuple[Any, Any]) -> tuple[Any, None]:
             rows, first = block

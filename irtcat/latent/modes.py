@@ -7,7 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from irtcat._common.compilation import FEW, MANY, jit, namespace, repeat_while, scan_of
+from irtcat._common.compilation import FEW, jit, namespace, repeat_while
+from irtcat.latent.e_step import fold_rows, placed
 from irtcat.latent.linear_predictors import (
     Part,
     has_numpy_terms,
@@ -61,12 +62,20 @@ def _solved(matrix: Any, right: Any) -> Any:
     return jax.scipy.linalg.cho_solve(factor, right)
 
 
+def _fits_numpy(model: ItemModel, n_responses: int, dtype: np.dtype) -> bool:
+    """Whether this takes about as long in numpy as a program."""
+    is_small = n_responses * (model.n_categories - 1) <= FEW // 2
+    return is_small and dtype == np.float64 and has_numpy_terms(model)
+
+
 @functools.partial(
     jit,
     static_argnames=("has_missing",),
     small_below=FEW,
     numpy_where=lambda model, x, _, unit, **__: (
-        x.size <= MANY and unit.dtype == np.float64 and has_numpy_terms(model)
+        x.size * (model.n_categories - 1) <= FEW // 2
+        and unit.dtype == np.float64
+        and has_numpy_terms(model)
     ),
 )
 def posterior_modes(
@@ -89,7 +98,7 @@ def posterior_modes(
     parts, n_contrasts = parts_of(model), model.n_categories - 1
     least = SETTLED if dtype == np.float64 else 1e-4
 
-    def block(_: None, rows: Any) -> tuple[None, tuple[Any, ...]]:
+    def block(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
         statistics, mask = model.sufficient_statistics(
             x[xp.minimum(rows, n - 1)], n_contrasts, has_missing, dtype
         )
@@ -124,9 +133,8 @@ def posterior_modes(
             update,
             start,
         )
-        return None, (z, _solved(information, eye), abs(gradient).max(1))
+        found = z, _solved(information, eye), abs(gradient).max(1)
+        return tuple(placed(*both) for both in zip(carry, (rows,) * 3, found, strict=True)), None
 
-    mode, covariance, gradient = scan_of(xp)(block, None, chunks)[1]
-    return Modes(
-        mode.reshape(-1, dims)[:n], covariance.reshape(-1, dims, dims)[:n], gradient.reshape(-1)[:n]
-    )
+    empty = xp.zeros((n, dims), dtype), xp.zeros((n, dims, dims), dtype), xp.zeros(n, dtype)
+    return Modes(*fold_rows(block, empty, chunks, n, x.shape[1]))

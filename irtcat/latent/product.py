@@ -31,8 +31,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
-from irtcat._common.compilation import jit, namespace, scan_of
-from irtcat.latent.e_step import EStep, placed
+from irtcat._common.compilation import jit, namespace
+from irtcat.latent.e_step import EStep, fold_rows, placed
 from irtcat.latent.grid import REACH, GridQuadrature, TwoTierQuadrature, grid_rule, two_tier_moments
 from irtcat.latent.likelihood import Curves, careful_sum, item_curves, log_likelihood
 from irtcat.latent.population import solved_root
@@ -147,10 +147,11 @@ def line_factors(
     """Likelihood times N(0, 1) density on each line, its maximum 1, and the log of the maxima."""
     dims = len(rule.members)
     log_factor = log_likelihood(statistics, mask, curves)
-    log_factor = log_factor.reshape(len(log_factor), dims, -1) + rule.line.log_prior
-    top = log_factor.max(2, keepdims=True)
-    xp = namespace(log_factor)
-    return xp.moveaxis(xp.exp(log_factor - top), 1, 0), top.sum((1, 2))
+    log_factor = log_factor.reshape(len(log_factor), dims, -1)
+    log_factor += rule.line.log_prior
+    top, xp = log_factor.max(2, keepdims=True), namespace(log_factor)
+    log_factor -= top
+    return xp.moveaxis(xp.exp(log_factor), 1, 0), top.sum((1, 2))
 
 
 def outer(factors: Float[Any, "some rows line"]) -> Float[Any, "rows grid"]:
@@ -189,8 +190,9 @@ def line_posterior(
 
     def along(table: Any, axis: int) -> Float[Any, "rows line"]:
         """Sums over the other axes of the outer grid."""
-        others = [other + 1 for other in range(dims - 1) if other != axis]
-        return table.reshape(n, *[size] * (dims - 1)).sum(tuple(others)) * scale[:, None]
+        others = tuple(other + 1 for other in range(dims - 1) if other != axis)
+        table = table.reshape(n, *[size] * (dims - 1)).sum(others) if others else table
+        return table * scale[:, None]
 
     lines = [along(joint, axis) for axis in range(dims - 1)]
     xp = namespace(joint)
@@ -237,14 +239,10 @@ def sums_on_lines(
     members = xp.asarray(rule.members)
 
     def on_lines(post: Any, table: Any) -> Any:
-        """Sums over rows of posterior times table, on the line of each item's ability.
-
-        One product over rows and abilities, with 0 for the items of other abilities.
-        """
-        return post.reshape(-1, size).T @ (table[:, None] * members).reshape(-1, n_items)
+        """Sums over rows of posterior times table, on the line of each item's ability."""
+        return ((post.transpose(1, 2, 0) @ table) * members[:, None]).sum(0)
 
     def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
-        rows = rows if xp is jnp else rows[rows < n]
         safe = xp.minimum(rows, n - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         here = posterior_of(safe, statistics, mask)
@@ -270,7 +268,8 @@ def sums_on_lines(
         xp.zeros((size, n_items), dtype),
         xp.zeros((dims + 1, dims + 1), dtype),
     )
-    mean, square, log_z, counts, totals, sums = scan_of(xp)(body, empty, chunks)[0]
+    cells = max(dims * size, size ** (dims - 1))
+    mean, square, log_z, counts, totals, sums = fold_rows(body, empty, chunks, n, cells)
     inverse = solved_root(root, xp.eye(dims, dtype=dtype))
     covariance = square - mean[:, :, None] * mean[:, None, :]
     belief = EStep(

@@ -6,17 +6,22 @@ import numpy as np
 import pytest
 
 from irtcat import fit
+from irtcat._common.compilation import forget_programs
 from irtcat._common.precision import precision
 from irtcat.fitting.em.covariance import _numpy_information, _observed_information
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.latent import (
     LayoutPlan,
+    Moments,
     PackedItems,
     ResponseRows,
     ScaleTransform,
     density_scores,
     expected_sums,
     line,
+    modes,
+    population_gradient,
+    population_log_density,
     populations_of,
 )
 from irtcat.models import MODELS, Design, parameter_matrix
@@ -77,6 +82,61 @@ def test_a_small_fit_is_that_of_the_programs(
     # The extrapolation of EM amplifies rounding.
     np.testing.assert_allclose(ours.bank.parameters(), theirs.bank.parameters(), rtol=1e-7)
     np.testing.assert_allclose(ours.bank.covariance, theirs.bank.covariance, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.slow_cases(r"(?!graded).*")
+@pytest.mark.parametrize(
+    ("model", "n_categories", "options", "gaps", "groups"),
+    [
+        ("graded", 3, {"standard_errors": "full"}, True, True),
+        ("2pl", 2, {"standard_errors": "full"}, False, False),
+        ("gpcm", 3, {"standard_errors": "full"}, False, True),
+        ("3pl", 2, {"standard_errors": "none"}, True, False),
+        ("2pl", 2, {"standard_errors": "full"}, False, True),
+    ],
+)
+def test_a_small_fit_of_lines_is_that_of_the_programs(
+    model, n_categories, options, gaps, groups, monkeypatch, iterations
+):
+    x = answers(n_categories)
+    if gaps:
+        x[np.random.default_rng(1).random(x.shape) < 0.1] = np.nan
+    pattern = (np.arange(ITEMS) % 2)[:, None] == np.arange(2)
+    options = {**options, "dims": 2, "solver": iterations(12), "pattern": pattern}
+    if groups:
+        options["groups"] = np.arange(N) % 2
+
+    def compiled():
+        programs = expected_sums.product_sums, modes.posterior_modes
+        return [program._cache_size() for program in programs]
+
+    forget_programs()
+    ours = fit(x, model, **options)
+    assert compiled() == [0, 0]
+    monkeypatch.setattr(expected_sums, "FEW", 0)
+    monkeypatch.setattr(modes, "FEW", 0)
+    theirs = fit(x, model, **options)
+    assert all(compiled())
+    assert ours.log_likelihood == pytest.approx(theirs.log_likelihood, rel=1e-11)
+    np.testing.assert_allclose(ours.bank.parameters(), theirs.bank.parameters(), rtol=1e-7)
+    if ours.bank.covariance is not None:
+        np.testing.assert_allclose(
+            ours.bank.covariance, theirs.bank.covariance, rtol=1e-6, atol=1e-9
+        )
+
+
+def test_the_gradient_of_the_populations_is_that_of_their_density():
+    rng = np.random.default_rng(0)
+    with precision("float64"):
+        root = rng.normal(size=(2, 3, 5))
+        second, mean = root @ root.swapaxes(1, 2), rng.normal(size=(2, 3)) * 0.1
+        moments, numbers = Moments(np.array([30.0, 0.0]), mean, second), rng.normal(size=(2, 9))
+        expected = jax.grad(population_log_density)(numbers * 0.3, moments)
+        found = population_gradient(numbers * 0.3, moments)
+        one = Moments(np.array([30.0]), mean[:1, :1], second[:1, :1, :1])
+        line = jax.grad(population_log_density)(numbers[:1, :2], one)
+        np.testing.assert_allclose(population_gradient(numbers[:1, :2], one), line, rtol=1e-10)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_long_tests_and_single_precision_take_programs():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.compilation import MANY, jit, namespace, scan_of, vmap_of
+from irtcat._common.compilation import MANY, jit, namespace, vmap_of
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.score_sums import Sums, canonical_probabilities, no_scores
 from irtcat.latent import (
@@ -22,6 +22,7 @@ from irtcat.latent import (
     chain_of,
     density_ratio,
     density_scores,
+    fold_rows,
     item_factors,
     item_parts,
     line_covariance,
@@ -144,7 +145,6 @@ def product_score_sums(
 
         def add(sums: Any, of_chunk: Any, at: Any = at) -> tuple[Any, None]:
             ratio, curves, theta, tables, middle = at
-            of_chunk = of_chunk if xp is jnp else of_chunk[of_chunk < n]
             safe = xp.minimum(of_chunk, n - 1)
             statistics, mask = template.sufficient_statistics(
                 rows.x[safe], n_contrasts, rows.has_missing, params.dtype
@@ -167,5 +167,7 @@ def product_score_sums(
             here = line_covariance(factors, ratio, line, table, weight)
             return sums + here.reshape(sums.shape), None
 
-        sums = scan_of(xp)(add, sums, rows_of_group)[0]
+        # Without a canonical link there are tables of numbers, rows x nodes x predictors of items.
+        cells = shape[0] * len(line) * (1 if is_canonical else shape[1] * shape[2] // 4)
+        sums = fold_rows(add, sums, rows_of_group, n, cells)
     return sums
