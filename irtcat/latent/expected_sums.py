@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from irtcat._common.compilation import FEW, MANY, jit, namespace
+from irtcat._common.compilation import jit, namespace
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -28,7 +28,7 @@ from irtcat.latent.adaptive import (
     moments_of,
     root_of,
 )
-from irtcat.latent.e_step import EStep, PackedItems, ResponseRows
+from irtcat.latent.e_step import FEW_CELLS, FEW_RESPONSES, EStep, PackedItems, ResponseRows
 from irtcat.latent.grid import (
     GridQuadrature,
     TwoTierQuadrature,
@@ -292,10 +292,10 @@ def _sums_of_groups(
 
 
 def product_fits_numpy(items: PackedItems, rows: ResponseRows, rule: ProductQuadrature) -> bool:
-    """Whether `product_sums` are computed in numpy, in about the time of a program."""
+    """Whether `product_sums` are computed in numpy."""
     n_rows, n_items = rows.x.shape
     n_cells = n_rows * cells_of_row(rule) // 4 * (items.template.n_categories - 1)
-    is_small = n_rows * n_items <= MANY and n_cells <= FEW
+    is_small = n_rows * n_items <= FEW_RESPONSES and n_cells <= FEW_CELLS
     return is_small and rows.weights.dtype == np.float64 and has_numpy_terms(items.template)
 
 

@@ -24,8 +24,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
-from irtcat._common.compilation import FEW, MANY, jit, namespace
-from irtcat.latent.e_step import EStep, ResponseRows, fold_rows, placed
+from irtcat._common.compilation import jit, namespace
+from irtcat.latent.e_step import FEW_CELLS, FEW_RESPONSES, EStep, ResponseRows, fold_rows, placed
 from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
@@ -389,14 +389,9 @@ def posterior_on_grid(
 
 
 def fits_numpy(model: ItemModel, shape: tuple[int, int], dtype: np.dtype, layout: Layout) -> bool:
-    """Whether the E-step of one ability is computed in numpy, in about the time of a program.
-
-    Up to these numbers of responses and of cells of the posteriors a fit takes the same time; a
-    program takes .3 to .5 s to compile, and that of the standard errors as much again, of a first
-    fit of 1.4 to 3.9 s (1000 x 50, Rasch to 3PL; .4 to .6 s in numpy).
-    """
+    """Whether the E-step of one ability is computed in numpy."""
     (n_rows, n_items), is_wide = shape, layout.narrow is None and dtype == np.float64
-    is_small = n_rows * n_items <= MANY and n_rows * layout.n_nodes <= FEW
+    is_small = n_rows * n_items <= FEW_RESPONSES and n_rows * layout.n_nodes <= FEW_CELLS
     return is_wide and is_small and has_numpy_terms(model)
 
 

@@ -237,7 +237,7 @@ def test_nothing_is_compiled_again(X, monkeypatch):
     from irtcat.latent import line
     from irtcat.latent.expected_sums import line_sums
 
-    monkeypatch.setattr(line, "FEW", 0)  # no E-step in numpy
+    monkeypatch.setattr(line, "FEW_CELLS", 0)  # no E-step in numpy
     fit(X, "2pl", standard_errors="none")
     before = line_sums._cache_size()
     assert before

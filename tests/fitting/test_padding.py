@@ -40,7 +40,7 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
     if has_missing:
         x[RNG.random(x.shape) < 0.1] = np.nan
     options = options | {"solver": iterations(30)}
-    monkeypatch.setattr(line, "FEW", 0)  # nothing is filled up in numpy
+    monkeypatch.setattr(line, "FEW_CELLS", 0)  # nothing is filled up in numpy
     filled = fit(x, model, **options)
     monkeypatch.setattr(padding, "LARGE", 0)
     monkeypatch.setattr(rows, "LARGE", 0)
@@ -58,7 +58,7 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
 
 @pytest.mark.slow
 def test_other_sizes_use_the_same_programs(monkeypatch):
-    monkeypatch.setattr(line, "FEW", 0)
+    monkeypatch.setattr(line, "FEW_CELLS", 0)
     x = answers("2pl")
     fit(x, "2pl")
     before = expected_sums.line_sums._cache_size()

@@ -74,7 +74,7 @@ def test_a_small_fit_is_that_of_the_programs(
     ours = fit(x, model, **options)
     assert used
     assert all(used)
-    monkeypatch.setattr(line, "FEW", 0)
+    monkeypatch.setattr(line, "FEW_CELLS", 0)
     theirs = fit(x, model, **options)
     assert not used[-1]
     assert ours.n_iterations == theirs.n_iterations
@@ -113,8 +113,8 @@ def test_a_small_fit_of_lines_is_that_of_the_programs(
     forget_programs()
     ours = fit(x, model, **options)
     assert compiled() == [0, 0]
-    monkeypatch.setattr(expected_sums, "FEW", 0)
-    monkeypatch.setattr(modes, "FEW", 0)
+    monkeypatch.setattr(expected_sums, "FEW_CELLS", 0)
+    monkeypatch.setattr(modes, "FEW_CELLS", 0)
     theirs = fit(x, model, **options)
     assert all(compiled())
     assert ours.log_likelihood == pytest.approx(theirs.log_likelihood, rel=1e-11)
