@@ -72,11 +72,7 @@ def _fits_numpy(model: ItemModel, n_responses: int, dtype: np.dtype) -> bool:
     jit,
     static_argnames=("has_missing",),
     small_below=FEW,
-    numpy_where=lambda model, x, _, unit, **__: (
-        x.size * (model.n_categories - 1) <= FEW // 2
-        and unit.dtype == np.float64
-        and has_numpy_terms(model)
-    ),
+    numpy_where=lambda model, x, _, unit, **__: _fits_numpy(model, x.size, unit.dtype),
 )
 def posterior_modes(
     model: ItemModel, x: Any, chunks: Int[Any, "blocks rows"], unit: Any, *, has_missing: bool
