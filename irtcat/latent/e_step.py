@@ -14,8 +14,9 @@ from irtcat._common.compilation import namespace
 from irtcat._common.types import FloatArray
 from irtcat.models import ItemModel, unpack
 
-FEW_RESPONSES, FEW_CELLS = 2**18, 2**17
-"""Responses, and numbers of the posteriors, up to which a pass takes as long in numpy as compiled.
+FEW_RESPONSES, FEW_CELLS = 2**18, 2**18 + 2**14
+"""Responses, and numbers of the posteriors times categories, up to which a pass takes about as long
+in numpy as compiled (2048 subjects, right/wrong items and 65 nodes are just below).
 
 A program takes .3 to 1 s to compile, and that of the standard errors as much again: a first fit of
 1000 x 50 took 1.4 (Rasch) to 3.9 s (3PL) with programs, .4 to .6 s in numpy, a later one the same.

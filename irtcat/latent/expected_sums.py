@@ -294,7 +294,7 @@ def _sums_of_groups(
 def product_fits_numpy(items: PackedItems, rows: ResponseRows, rule: ProductQuadrature) -> bool:
     """Whether `product_sums` are computed in numpy."""
     n_rows, n_items = rows.x.shape
-    n_cells = n_rows * cells_of_row(rule) // 4 * (items.template.n_categories - 1)
+    n_cells = n_rows * cells_of_row(rule) // 4 * items.template.n_categories
     is_small = n_rows * n_items <= FEW_RESPONSES and n_cells <= FEW_CELLS
     return is_small and rows.weights.dtype == np.float64 and has_numpy_terms(items.template)
 

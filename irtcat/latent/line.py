@@ -391,7 +391,8 @@ def posterior_on_grid(
 def fits_numpy(model: ItemModel, shape: tuple[int, int], dtype: np.dtype, layout: Layout) -> bool:
     """Whether the E-step of one ability is computed in numpy."""
     (n_rows, n_items), is_wide = shape, layout.narrow is None and dtype == np.float64
-    is_small = n_rows * n_items <= FEW_RESPONSES and n_rows * layout.n_nodes <= FEW_CELLS
+    is_small = n_rows * n_items <= FEW_RESPONSES
+    is_small &= n_rows * layout.n_nodes * model.n_categories <= FEW_CELLS
     return is_wide and is_small and has_numpy_terms(model)
 
 

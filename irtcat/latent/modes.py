@@ -64,7 +64,7 @@ def _solved(matrix: Any, right: Any) -> Any:
 
 def _fits_numpy(model: ItemModel, n_responses: int, dtype: np.dtype) -> bool:
     """Whether the modes are computed in numpy, where they take up to .03 s more than a program."""
-    is_small = n_responses * (model.n_categories - 1) <= FEW_CELLS // 2
+    is_small = n_responses * model.n_categories <= FEW_CELLS // 2
     return is_small and dtype == np.float64 and has_numpy_terms(model)
 
 

@@ -22,7 +22,7 @@ from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
-from irtcat.models import ItemModel, pack, steepest_slope, unpack
+from irtcat.models import ItemModel, pack, parameter_matrix, steepest_slope, unpack
 from irtcat.scoring import changes_too_fast, posterior
 
 GRID_SDS, NARROWEST = 6.0, 0.3
@@ -59,12 +59,12 @@ def _moved(problem: Problem, point: EMPoint, by: ScaleMap) -> tuple[Problem, EMP
     return problem._replace(rule=problem.rule._replace(transform=transform)), point
 
 
-@jit
 def _rescaled(template: ItemModel, point: EMPoint, by: ScaleTransform) -> EMPoint:
     """Items and populations on the scale theta, from the scale z = mean + sd * theta."""
-    params = pack(unpack(template, point.params).rescale(by.mean, by.sd))
-    mean, log_sd = point.population.T
-    return EMPoint(params, jnp.stack([(mean - by.mean) / by.sd, log_sd - jnp.log(by.sd)], 1))
+    template, point, (mean, sd) = jax.tree.map(np.asarray, (template, point, by))
+    params = parameter_matrix(unpack(template, point.params).rescale(mean, sd))
+    means, log_sds = point.population.T
+    return EMPoint(params, np.stack([(means - mean) / sd, log_sds - np.log(sd)], 1))
 
 
 def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -> FloatArray:
@@ -191,7 +191,7 @@ def _with_standard_reference(problem: Problem, point: EMPoint) -> tuple[Problem,
     mean, log_sd = map(float, np.asarray(point.population)[0])
     problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
     design = problem.population._replace(first_is_free=False)
-    population = jnp.where(design.estimated, point.population, 0.0)
+    population = np.where(design.estimated, np.asarray(point.population), 0.0)
     return problem._replace(population=design), point._replace(population=population)
 
 

@@ -234,7 +234,8 @@ def sums_of_blocks(
 
 def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSums:
     """The E-step at a point: one pass over the rows (``slack``: see `LayoutPlan.layout`)."""
-    engine, params, population = problem.engine, state.point.params, state.point.population
+    engine, population = problem.engine, state.point.population
+    params = np.asarray(state.point.params)  # of which JAX would compile every slice
     items = problem.items(params)
     program = e_step_program(
         problem.rule, items, population, problem.population, problem.has_missing
