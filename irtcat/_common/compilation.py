@@ -231,6 +231,11 @@ def jit(
         _unsupported.append(jax.__version__)
         return plain(*args, **kwargs)
 
+    def takes_numpy(*args: Any, **kwargs: Any) -> bool:
+        if numpy_where is None or jax.device_count() > 1:
+            return False
+        return numpy_where(*args, **kwargs)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
         # One loop without calls of Python functions: small programs are called thousands of times.
@@ -260,7 +265,7 @@ def jit(
                 shapes.append(((), type(x), True))
             else:
                 is_kept = False
-        if numpy_where is not None and jax.device_count() == 1 and numpy_where(*args, **kwargs):
+        if takes_numpy(*args, **kwargs):
             return function(*jax.tree.map(np.asarray, args), **kwargs)
         if _unsupported or jax.default_backend() != "cpu":
             return plain(*args, **kwargs)

@@ -16,7 +16,7 @@ from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
 from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, fold_rows, line_posteriors
 from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
-from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks, product_fits_numpy
+from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks
 from irtcat.latent.grid import (
     GridQuadrature,
     count_general,
@@ -32,12 +32,10 @@ from irtcat.latent.line import (
     Layout,
     ScaleTransform,
     e_step,
-    fits_numpy,
     mixture_log_density,
     on_grid_scale,
     posterior_on_grid,
     row_priors,
-    rows_fit_numpy,
     transformed_nodes,
 )
 from irtcat.latent.linear_predictors import (
@@ -121,7 +119,6 @@ INTERNAL = (
     e_step,
     e_step_program,
     filled,
-    fits_numpy,
     fold_rows,
     grid_nodes,
     grid_points,
@@ -156,13 +153,11 @@ INTERNAL = (
     posterior_modes,
     posterior_on_grid,
     predictor_bends,
-    product_fits_numpy,
     rescaled_populations,
     root_of,
     round_up,
     row_chunks,
     row_priors,
-    rows_fit_numpy,
     rows_on_device,
     scores_of,
     transformed_nodes,

@@ -28,7 +28,7 @@ from irtcat.latent.adaptive import (
     moments_of,
     root_of,
 )
-from irtcat.latent.e_step import FEW_CELLS, FEW_RESPONSES, EStep, PackedItems, ResponseRows
+from irtcat.latent.e_step import EStep, PackedItems, ResponseRows
 from irtcat.latent.grid import (
     GridQuadrature,
     TwoTierQuadrature,
@@ -36,18 +36,11 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.line import (
-    ScaleTransform,
-    e_step,
-    on_grid_scale,
-    rows_fit_numpy,
-    transformed_nodes,
-)
-from irtcat.latent.linear_predictors import chain_of, chained, has_numpy_terms, parts_of
+from irtcat.latent.line import ScaleTransform, e_step, on_grid_scale, transformed_nodes
+from irtcat.latent.linear_predictors import chain_of, chained, parts_of
 from irtcat.latent.population import Moments, PopulationDesign, populations_of
 from irtcat.latent.product import (
     ProductQuadrature,
-    cells_of_row,
     linear_grid_step,
     linear_two_tier_step,
     product_step,
@@ -211,7 +204,10 @@ def _sums_by_group(values: Any, group: Any, n_groups: int) -> Any:
 
 
 @functools.partial(
-    jit, numpy_where=lambda items, _, rows, *__: rows_fit_numpy(items.template, rows)
+    jit,
+    numpy_where=lambda items, _, rows, *__: rows.layout.fits_numpy(
+        items.template, rows.x.shape, rows.weights.dtype
+    ),
 )
 def line_sums(
     items: PackedItems, population: Any, rows: ResponseRows, transform: ScaleTransform | None
@@ -291,18 +287,10 @@ def _sums_of_groups(
     return ExpectedSums(_joined(beliefs), xp.concatenate(nodes), xp.stack(polynomials))
 
 
-def product_fits_numpy(items: PackedItems, rows: ResponseRows, rule: ProductQuadrature) -> bool:
-    """Whether `product_sums` are computed in numpy."""
-    n_rows, n_items = rows.x.shape
-    n_cells = n_rows * cells_of_row(rule) // 4 * items.template.n_categories
-    is_small = n_rows * n_items <= FEW_RESPONSES and n_cells <= FEW_CELLS
-    return is_small and rows.weights.dtype == np.float64 and has_numpy_terms(items.template)
-
-
 @functools.partial(
     jit,
     static_argnames=("design",),
-    numpy_where=lambda items, _, rows, rule, **__: product_fits_numpy(items, rows, rule),
+    numpy_where=lambda items, _, rows, rule, **__: rule.fits_numpy(items, rows),
 )
 def product_sums(
     items: PackedItems,

@@ -87,6 +87,13 @@ class Layout:
     window: int
     n_nodes: int = N_NODES
 
+    def fits_numpy(self, model: ItemModel, shape: tuple[int, int], dtype: np.dtype) -> bool:
+        """Whether passes over these rows and items are computed in numpy."""
+        (n_rows, n_items), is_wide = shape, self.narrow is None and dtype == np.float64
+        is_small = n_rows * n_items <= FEW_RESPONSES
+        is_small &= n_rows * self.n_nodes * model.n_categories <= FEW_CELLS
+        return is_wide and is_small and has_numpy_terms(model)
+
     def scan(self, carry: Any, n_subjects: int, work: Callable[..., Any]) -> Any:
         """Fold ``work(carry, rows, first, local)`` over the blocks that have rows."""
         if self.wide is not None and namespace(self.wide.rows) is np:
@@ -388,23 +395,12 @@ def posterior_on_grid(
     return _grid_block(statistics, mask, curves, nodes, prior)[0]
 
 
-def fits_numpy(model: ItemModel, shape: tuple[int, int], dtype: np.dtype, layout: Layout) -> bool:
-    """Whether the E-step of one ability is computed in numpy."""
-    (n_rows, n_items), is_wide = shape, layout.narrow is None and dtype == np.float64
-    is_small = n_rows * n_items <= FEW_RESPONSES
-    is_small &= n_rows * layout.n_nodes * model.n_categories <= FEW_CELLS
-    return is_wide and is_small and has_numpy_terms(model)
-
-
-def rows_fit_numpy(model: ItemModel, rows: ResponseRows) -> bool:
-    """`fits_numpy` of these rows."""
-    return fits_numpy(model, rows.x.shape, rows.weights.dtype, rows.layout)
-
-
 @functools.partial(
     jit,
     static_argnames=("condense",),
-    numpy_where=lambda model, rows, *_, **__: rows_fit_numpy(model, rows),
+    numpy_where=lambda model, rows, *_, **__: rows.layout.fits_numpy(
+        model, rows.x.shape, rows.weights.dtype
+    ),
 )
 def e_step(
     model: ItemModel,

@@ -32,9 +32,18 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float, Int
 
 from irtcat._common.compilation import jit, namespace
-from irtcat.latent.e_step import EStep, fold_rows, placed
+from irtcat.latent.e_step import (
+    FEW_CELLS,
+    FEW_RESPONSES,
+    EStep,
+    PackedItems,
+    ResponseRows,
+    fold_rows,
+    placed,
+)
 from irtcat.latent.grid import REACH, GridQuadrature, TwoTierQuadrature, grid_rule, two_tier_moments
 from irtcat.latent.likelihood import Curves, careful_sum, item_curves, log_likelihood
+from irtcat.latent.linear_predictors import has_numpy_terms
 from irtcat.latent.population import solved_root
 from irtcat.models import ItemModel
 
@@ -78,6 +87,13 @@ class ProductQuadrature(NamedTuple):
     def spacing(self) -> float:
         """Distance of neighbouring nodes."""
         return self.line.spacing
+
+    def fits_numpy(self, items: PackedItems, rows: ResponseRows) -> bool:
+        """Whether passes over these rows and items are computed in numpy."""
+        n_rows, n_items = rows.x.shape
+        n_cells = n_rows * cells_of_row(self) // 4 * items.template.n_categories
+        is_small = n_rows * n_items <= FEW_RESPONSES and n_cells <= FEW_CELLS
+        return is_small and rows.weights.dtype == np.float64 and has_numpy_terms(items.template)
 
     def shifted(self) -> "ProductQuadrature":
         """The nodes moved by half of their spacing along every axis."""

@@ -17,9 +17,9 @@ from jaxtyping import Array, Bool, Float
 from irtcat._common.compilation import BEST, jit
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
-from irtcat.latent import round_up
+from irtcat.latent import grid_nodes, round_up
 from irtcat.latent.layout import WIDE_SD, block_bytes
-from irtcat.latent.likelihood import grid_nodes, log_likelihood
+from irtcat.latent.likelihood import log_likelihood
 from irtcat.latent.line import (
     LIMIT,
     N_NODES,

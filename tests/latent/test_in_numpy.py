@@ -23,6 +23,7 @@ from irtcat.latent import (
     population_gradient,
     population_log_density,
     populations_of,
+    product,
 )
 from irtcat.models import MODELS, Design, parameter_matrix
 
@@ -64,13 +65,13 @@ def test_a_small_fit_is_that_of_the_programs(
     options = {**options, "solver": iterations(20)}
     if groups:
         options["groups"] = np.arange(N) % 2
-    used, function = [], line.fits_numpy
+    used, function = [], line.Layout.fits_numpy
 
     def recorded(*arguments):
         used.append(function(*arguments))
         return used[-1]
 
-    monkeypatch.setattr(line, "fits_numpy", recorded)
+    monkeypatch.setattr(line.Layout, "fits_numpy", recorded)
     ours = fit(x, model, **options)
     assert used
     assert all(used)
@@ -113,7 +114,7 @@ def test_a_small_fit_of_lines_is_that_of_the_programs(
     forget_programs()
     ours = fit(x, model, **options)
     assert compiled() == [0, 0]
-    monkeypatch.setattr(expected_sums, "FEW_CELLS", 0)
+    monkeypatch.setattr(product, "FEW_CELLS", 0)
     monkeypatch.setattr(modes, "FEW_CELLS", 0)
     theirs = fit(x, model, **options)
     assert all(compiled())
@@ -142,15 +143,15 @@ def test_the_gradient_of_the_populations_is_that_of_their_density():
 def test_long_tests_and_single_precision_take_programs():
     plan = line.Layout(None, None, 28)
     items = MODELS["2pl"].blank(Design(np.full(ITEMS, 2), 1, {}))
-    assert line.fits_numpy(items, (N, ITEMS), np.dtype(float), plan)
-    assert not line.fits_numpy(items, (N, ITEMS), np.dtype("float32"), plan)
-    assert not line.fits_numpy(items, (2**14, ITEMS), np.dtype(float), plan)
-    assert not line.fits_numpy(items, (100, 2**12), np.dtype(float), plan)
+    assert plan.fits_numpy(items, (N, ITEMS), np.dtype(float))
+    assert not plan.fits_numpy(items, (N, ITEMS), np.dtype("float32"))
+    assert not plan.fits_numpy(items, (2**14, ITEMS), np.dtype(float))
+    assert not plan.fits_numpy(items, (100, 2**12), np.dtype(float))
     blocks = line.Blocks(np.zeros((1, N), np.int32), np.zeros(1, np.int32))
     narrow = line.Layout(None, blocks, 28)
-    assert not line.fits_numpy(items, (N, ITEMS), np.dtype(float), narrow)
+    assert not narrow.fits_numpy(items, (N, ITEMS), np.dtype(float))
     beta = MODELS["beta"].blank(Design(np.full(ITEMS, 2), 1, {}))
-    assert not line.fits_numpy(beta, (N, ITEMS), np.dtype(float), plan)
+    assert not plan.fits_numpy(beta, (N, ITEMS), np.dtype(float))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
-from irtcat.models import ItemModel, pack, parameter_matrix, steepest_slope, unpack
+from irtcat.models import ItemModel, parameter_matrix, steepest_slope, unpack
 from irtcat.scoring import changes_too_fast, posterior
 
 GRID_SDS, NARROWEST = 6.0, 0.3
@@ -280,7 +280,7 @@ def _population(problem: Problem, ended: Ended) -> tuple[Latent, Ended]:
     state = EMState.of(ended.point, ended.belief)
     for _ in range(MAX_ROUNDS):
         mean, sd = (jnp.asarray(value, problem.dtype) for value in latent)
-        moved = problem.start(pack(model.rescale(mean, sd)))
+        moved = problem.start(parameter_matrix(model.rescale(mean, sd)))
         _, belief = em_step(problem, state._replace(point=moved), 0.1, 0, False)
         ended = ended._replace(belief=belief)
         state = EMState.of(moved, belief)

@@ -30,7 +30,6 @@ from irtcat.latent import (
     part_terms,
     parts_of,
     populations_of,
-    product_fits_numpy,
     root_of,
     scores_of,
 )
@@ -105,7 +104,7 @@ def items_by_ability(members: FloatArray) -> tuple[np.ndarray, np.ndarray]:
     static_argnames=("design", "is_canonical"),
     small_below=4 * MANY,
     small_where="is_canonical",
-    numpy_where=lambda items, _, rows, rule, *__, **___: product_fits_numpy(items, rows, rule),
+    numpy_where=lambda items, _, rows, rule, *__, **___: rule.fits_numpy(items, rows),
 )
 def product_score_sums(
     items: PackedItems,

@@ -20,7 +20,6 @@ from irtcat.latent import (
     ResponseRows,
     RowBlock,
     e_step_program,
-    fits_numpy,
     line_posteriors,
     over_blocks,
 )
@@ -146,7 +145,7 @@ class Problem(NamedTuple):
         if not self.fill.more:
             return self
         shape = len(self.weights), len(self.item_weights)
-        if layout is not None and fits_numpy(self.template, shape, self.dtype, layout):
+        if layout is not None and layout.fits_numpy(self.template, shape, self.dtype):
             return self._replace(fill=NO_FILL)
         (block,) = self.blocks()
         template, x, item_weights, constraints = self.fill.constants(

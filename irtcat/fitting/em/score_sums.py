@@ -32,7 +32,6 @@ from irtcat.latent import (
     populations_of,
     posterior_on_grid,
     row_priors,
-    rows_fit_numpy,
     transformed_nodes,
 )
 from irtcat.models import ItemModel, unpack
@@ -286,7 +285,9 @@ def canonical_probabilities(
     static_argnames=("full", "is_known", "is_canonical"),
     small_below=MANY,
     small_where="is_canonical",
-    numpy_where=lambda items, rows, *_, **__: rows_fit_numpy(items.template, rows),
+    numpy_where=lambda items, rows, *_, **__: rows.layout.fits_numpy(
+        items.template, rows.x.shape, rows.weights.dtype
+    ),
 )
 def line_score_sums(
     items: PackedItems,
