@@ -163,8 +163,11 @@ def main() -> None:
     ]
     if files[0] == files[1]:
         parser.error("both interpreters have the same irtcat")
+    cases = [case for case in CASES if case.startswith(tuple(given.only))]
+    if not cases:
+        parser.error(f"no case begins with {given.only}")
     rows = []
-    for case in (case for case in CASES if case.startswith(tuple(given.only))):
+    for case in cases:
         runs = [
             {"version": version, **measure(python, case, given.repeats)}
             for _ in range(given.rounds)
