@@ -211,7 +211,8 @@ def test_a_population_that_is_not_integrated_is_not_called_converged(monkeypatch
 
     def collapsed(*arguments):
         problem, ended = plain(*arguments)
-        narrow = ended.point.population.at[1, 1].set(-6.0)
+        narrow = np.array(ended.point.population)
+        narrow[1, 1] = -6.0
         return problem, ended._replace(point=ended.point._replace(population=narrow))
 
     monkeypatch.setattr(unidimensional, "run_covered", collapsed)
