@@ -140,6 +140,14 @@ def test_the_gradient_of_the_populations_is_that_of_their_density():
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_errors_from_local_nodes_whose_weights_may_be_negative():
+    """Steep items have posteriors narrower than the grid, which are interpolated from it."""
+    steps = (np.arange(100)[:, None] > np.linspace(5, 95, 12)).astype(int)
+    found = fit(steps[:, :6] + steps[:, 6:], "graded").bank.to_frame()
+    assert found["se_a"].between(20, 35).all()
+    assert found["se_b"].between(0.1, 0.15).all()
+
+
 def test_long_tests_and_single_precision_take_programs():
     plan = line.Layout(None, None, 28)
     items = MODELS["2pl"].blank(Design(np.full(ITEMS, 2), 1, {}))

@@ -149,7 +149,7 @@ def add_scores(
         mass = weight * p
         # In numpy without the rows whose posteriors are elsewhere.
         some: Any = slice(None) if xp is jnp else np.flatnonzero(mass > NEGLIGIBLE)
-        items, side, further = of_rows(xp.sqrt(mass[some])[:, None], some, here)
+        items, side, further = of_rows(mass[some][:, None], some, here)
         pairs = here.basis[first] * here.basis[second]
         return (
             carry[0] + pairs[:, None, None] * items,
@@ -193,9 +193,9 @@ def _from_answers(
     n_answers = 1 + answers.shape[1]
     place = np.append(np.zeros(n_items, int), np.arange(1, n_answers))
 
-    def products(root: Any, some: Any, here: NodeTables) -> tuple[Any, Any, Any]:
-        half, population = root * columns[some], here.population[:n_groups]
-        between = half.T @ half
+    def products(mass: Any, some: Any, here: NodeTables) -> tuple[Any, Any, Any]:
+        rows, population = columns[some], here.population[:n_groups]
+        between = rows.T @ (mass * rows)  # the mass of local nodes may be negative: no roots
         both = between[place[:, None], place].reshape((n_categories, n_items) * 2)
         of_one = xp.einsum("cmi,cidj->midj", here.residuals, both)
         items = xp.einsum("midj,dnj->minj", of_one, here.residuals)
@@ -214,12 +214,12 @@ def _from_residuals(
     """The same of any responses."""
     xp = namespace(table)
 
-    def products(root: Any, some: Any, here: NodeTables) -> tuple[Any, Any, Any]:
+    def products(mass: Any, some: Any, here: NodeTables) -> tuple[Any, Any, Any]:
         residual: Any = sum(t[some, None] * here.residuals[c] for c, t in enumerate(table))
         size = residual.shape[1] * residual.shape[2]
         by_population = here.population[group[some]]
-        half = root * xp.concatenate([residual.reshape(-1, size), by_population], axis=1)
-        between = half.T @ half
+        score = xp.concatenate([residual.reshape(-1, size), by_population], axis=1)
+        between = score.T @ (mass * score)
         return between[:size, :size], between[:size, size:], between[size:, size:]
 
     return products
