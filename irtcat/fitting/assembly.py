@@ -1,7 +1,6 @@
 """From what a solver reached to the `Fit`: states and statistics of the items, the bank."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -232,15 +231,6 @@ def fit_of(
     model, made = (
         _general_form(estimates) if latent is None else _standard_form(cls, estimates, latent)
     )
-    items = ItemBank(
-        model=model,
-        item_ids=np.asarray(responses.item_ids, dtype=str),
-        items=responses.items,
-        statistics=_item_statistics(responses, estimates),
-        **{**made, **bank},
-    )
-    if anchors is not None:
-        items = with_anchors(items, anchors)
     likelihood, quasi = likelihood_notes(responses, cls)
     most = int(item_categories(model).max())
     codes = responses.codes if isinstance(responses, Responses) else tuple(range(most))
@@ -258,9 +248,20 @@ def fit_of(
         "precision": precision,
         **likelihood,
     }
+    items = ItemBank(
+        model=model,
+        item_ids=np.asarray(responses.item_ids, dtype=str),
+        items=responses.items,
+        statistics=_item_statistics(responses, estimates),
+        provenance=provenance,
+        codes=codes,
+        **{**made, **bank},
+    )
+    if anchors is not None:
+        items = with_anchors(items, anchors)
     fields = {"latent_mean": np.nan, "latent_sd": np.nan} | fields
     return Fit(
-        bank=replace(items, provenance=provenance, codes=codes),
+        bank=items,
         responses=responses,
         log_likelihood=estimates.log_likelihood,
         log_posterior=estimates.log_posterior,

@@ -120,11 +120,19 @@ class Layout:
 
 
 class Prior(NamedTuple):
-    """Normal distribution of ability for each row of a block, one for all, or a mixture for all."""
+    """Normal distribution of ability for each row of a block, one for all, or a mixture for all.
+
+    Attributes:
+        mean: means of the rows, or of the groups.
+        log_sd: logarithms of their SDs.
+        log_share: logarithms of the shares of a mixture's parts.
+        group: group of each row, where the distributions are those of groups.
+    """
 
     mean: Any = 0.0
     log_sd: Any = 0.0
     log_share: Any = None
+    group: Any = None
 
     def log_density(self, theta: Float[Any, "*own nodes"]) -> Float[Any, "*rows nodes"]:
         """Log-density at the nodes, in each row's own population."""
@@ -132,8 +140,13 @@ class Prior(NamedTuple):
             return -0.5 * (theta**2 + LOG_2PI)
         if self.log_share is not None:
             return _mixture(theta, self.mean, self.log_sd, self.log_share)
-        z = (theta - self.mean[:, None]) * namespace(self.log_sd).exp(-self.log_sd)[:, None]
-        return -0.5 * (z**2 + LOG_2PI) - self.log_sd[:, None]
+        mean, log_sd = self.mean[:, None], self.log_sd[:, None]
+        by_row = self.group is not None and theta.ndim > 1
+        if by_row:
+            mean, log_sd = mean[self.group], log_sd[self.group]
+        z = (theta - mean) * namespace(log_sd).exp(-log_sd)
+        out = -0.5 * (z**2 + LOG_2PI) - log_sd
+        return out if by_row or self.group is None else out[self.group]
 
 
 STANDARD = Prior()
@@ -165,7 +178,7 @@ def row_priors(populations: Populations | None, group: Any, rows: Int[Any, " row
         return STANDARD
     root = populations.root[:, 0, 0]
     mean, log_sd = populations.mean[:, 0], namespace(root).log(root)
-    return Prior(mean[group[rows]], log_sd[group[rows]])
+    return Prior(mean, log_sd, group=group[rows])
 
 
 def transformed_nodes(

@@ -245,14 +245,15 @@ def chained(
         chain: derivatives of the coefficients by the parameters.
     """
     n_predictors, n_basis, n_items = score.shape
-    xp = namespace(score)
-    gradient = xp.einsum("mai,imap->ip", score, chain)
+    xp, n = namespace(score), n_predictors * n_basis
     nothing = xp.zeros((n_basis, n_basis, n_items), score.dtype)
-    full = xp.stack(
-        [
-            xp.stack([sums.get((min(m, n), max(m, n)), nothing) for n in range(n_predictors)])
-            for m in range(n_predictors)
-        ]
-    )
-    half = xp.einsum("mnabi,inbq->imaq", full, chain)
-    return gradient, xp.einsum("imap,imaq->ipq", chain, half)
+    rows = [
+        xp.stack([sums.get((min(m, k), max(m, k)), nothing) for k in range(n_predictors)], axis=1)
+        for m in range(n_predictors)
+    ]
+    # Products of a small matrix for each item: einsum takes ten times as long in numpy.
+    full = xp.moveaxis(xp.stack(rows).reshape(n, n, n_items), -1, 0)
+    slopes = chain.reshape(n_items, n, -1)
+    by_item = slopes.swapaxes(1, 2)
+    gradient = (by_item @ score.reshape(n, n_items).T[:, :, None])[:, :, 0]
+    return gradient, by_item @ (full @ slopes)

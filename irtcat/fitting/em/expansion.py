@@ -93,8 +93,8 @@ def _pooled_scale(
 
     Also which parameters are at bounds, and stay there (see `_pull_of_bounds`).
     """
-    fill, wide, dtype = problem.fill, problem.filled(), problem.dtype
-    params, pull, c = fill.items(new.params), np.zeros(2, dtype), problem.constraints
+    fill, dtype = problem.fill, problem.dtype
+    pull, c = np.zeros(2, dtype), problem.constraints
     bounded: Any = beyond_bounds(new.params, new.gradient, jax.tree.map(np.asarray, c))
     bounded = bounded & np.asarray(c.free)
     bounded[:, list(problem.tied)] = False
@@ -102,7 +102,8 @@ def _pooled_scale(
     if bounded.any():
         weights = np.asarray(problem.item_weights)[:, None]
         multipliers = fill.weights(weights * np.where(bounded, new.gradient, 0.0))
-        pull = np.asarray(_pull_of_bounds(wide.template, params, multipliers))
+        template = problem.filled().template
+        pull = np.asarray(_pull_of_bounds(template, fill.items(new.params), multipliers))
     n = moments.n.sum()
     sums = np.stack(
         [moments.n, moments.n * moments.mean[:, 0], moments.n * moments.second[:, 0, 0]]
@@ -112,7 +113,8 @@ def _pooled_scale(
         relative = numbers if is_known else np.zeros((1, 2))
         sums = sums if is_known else sums.sum(1, keepdims=True)
         tables = (array.astype(dtype) for array in (sums, relative))
-        items = wide.items(params)
+        wide = problem.filled()
+        items = wide.items(fill.items(new.params))
         mean, log_sd = map(float, _latent_under_priors(items, *tables, wide.constraints, pull))
     else:
         mean, square = sums[1:].sum(1) / n
