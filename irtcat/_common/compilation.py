@@ -57,6 +57,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import serialize_executable
 
+from irtcat._common.blas import one_blas_thread
 from irtcat._common.cache import is_private, writable_folder
 
 T = TypeVar("T")
@@ -266,7 +267,8 @@ def jit(
             else:
                 is_kept = False
         if takes_numpy(*args, **kwargs):
-            return function(*jax.tree.map(np.asarray, args), **kwargs)
+            with one_blas_thread():
+                return function(*jax.tree.map(np.asarray, args), **kwargs)
         if _unsupported or jax.default_backend() != "cpu":
             return plain(*args, **kwargs)
         config = jax.config.values
