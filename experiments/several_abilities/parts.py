@@ -98,7 +98,7 @@ def profile(case):
     start = time.process_time()
     from irtcat import fit
     from irtcat.fitting import axes, design, marginal, multidimensional, refinement, unidimensional
-    from irtcat.fitting.em import directions, iteration
+    from irtcat.fitting.em import iteration
 
     model, n, m, *_ = CASES[case]
     x, options = data(*CASES[case])
@@ -123,7 +123,7 @@ def profile(case):
     name = "finer_log_likelihood"
     setattr(multidimensional, name, timed(seconds, "finer check", getattr(multidimensional, name)))
     refinement.modes_of = timed(seconds, "modes", refinement.modes_of)
-    for module in (design, directions):
+    for module in (design, unidimensional):
         module.set_up = timed(seconds, "set-up", module.set_up)
     marginal.fit_of = timed(seconds, "bank", marginal.fit_of)
     start = time.process_time()

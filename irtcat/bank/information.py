@@ -5,19 +5,19 @@ Every item model is an exponential family of the response x at an ability (see `
     log f(x | theta) = base(theta) + sum_c t_c(x) contrast_c(theta).
 
 The information is then ``s' Cov(t) s``, with s the derivatives of the contrasts, and needs only
-first derivatives.
+first derivatives. That of logistic items is ``p (1 - p) a a'``, in numpy for a first call without a
+compilation.
 """
 
 import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from irtcat._common.checks import argument_error, finite_vector
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import jit, namespace, scan_of
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank.bank import ItemBank
@@ -41,9 +41,25 @@ def item_information(
     return jax.vmap(jax.vmap(of_item, (None, 0)), (0, None))(model, theta)
 
 
-@jit
-def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims dims"]:
+def _fits_numpy(model: ItemModel, *_: Any, **__: Any) -> bool:
+    """Whether the information is computed in numpy."""
+    return model.closed_form == "logistic" and jax.tree.leaves(model)[0].dtype == np.float64
+
+
+def _spread(model: Any, points: FloatArray) -> FloatArray:
+    """Variance of the answers to logistic items, items x points."""
+    z = model.slope.reshape(len(model.slope), -1) @ points.T + model.intercept[:, None]
+    small = np.exp(-np.abs(z))
+    return small / (1 + small) ** 2
+
+
+@functools.partial(jit, numpy_where=_fits_numpy)
+def _matrices(model: ItemModel, theta: Any) -> Float[Any, "items nodes dims dims"]:
     """Information matrices of all items at all ability vectors."""
+    if namespace(theta) is np:
+        slope = model.slope.reshape(len(model.slope), -1)  # type: ignore[attr-defined]
+        squares = slope[:, :, None] * slope[:, None]
+        return _spread(model, theta)[:, :, None, None] * squares[:, None]
 
     def of_item(item: ItemModel, abilities: Array) -> Array:
         slope = jax.jacfwd(lambda at: item.natural(at)[1:])(abilities)
@@ -52,20 +68,24 @@ def _matrices(model: ItemModel, theta: Array) -> Float[Array, "items nodes dims 
     return jax.vmap(jax.vmap(of_item, (None, 0)), (0, None))(model, theta)
 
 
-@functools.partial(jit, static_argnames=("size",))
-def _weighted_sum(model: ItemModel, theta: Array, weights: Array, size: int) -> Array:
+@functools.partial(jit, static_argnames=("size",), numpy_where=_fits_numpy)
+def _weighted_sum(model: ItemModel, theta: Any, weights: Any, size: int) -> Any:
     """Sum of ``weights`` times information over abilities, ``size`` abilities at a time.
 
     The array of items x abilities, which may be large, is never in memory. The number of abilities
     must be a multiple of ``size``.
     """
+    xp = namespace(theta)
 
-    def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+    def add(total: Any, block: tuple[Any, Any]) -> tuple[Any, None]:
+        if xp is np:
+            of_items = model.slope**2  # type: ignore[attr-defined]
+            return total + of_items * (_spread(model, block[0][:, None]) @ block[1]), None
         return total + item_information(model, block[0]) @ block[1], None
 
     blocks = (theta.reshape(-1, size), weights.reshape(-1, size))
     n_items = jax.tree.leaves(model)[0].shape[0]
-    return jax.lax.scan(add, jnp.zeros(n_items, theta.dtype), blocks)[0]
+    return scan_of(xp)(add, xp.zeros(n_items, theta.dtype), blocks)[0]
 
 
 def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
