@@ -23,8 +23,7 @@ from jaxtyping import Array, Float, Int
 from irtcat._common.compilation import jit
 from irtcat.latent.e_step import EStep
 from irtcat.latent.layout import block_bytes
-from irtcat.latent.likelihood import Curves, log_likelihood
-from irtcat.latent.line import item_curves
+from irtcat.latent.likelihood import Curves, item_curves, log_likelihood
 from irtcat.models import ItemModel
 
 REACH = 6.0

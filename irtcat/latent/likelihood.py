@@ -1,8 +1,9 @@
 """The log-likelihood of response rows on the common grid, as matrix products.
 
 In general (rows x items) @ (items x nodes) for each contrast curve. Where the contrasts are
-straight lines in theta (1PL, 2PL) two sums a row take the place of these products, and for complete
-responses the base is the same for all rows, so that no product as wide as the window remains.
+straight lines in theta (canonical links: 1PL, 2PL, partial credit, nominal) two sums a row take the
+place of these products, and for complete responses the base is the same for all rows, so that no
+product as wide as the window remains.
 """
 
 import functools
@@ -126,20 +127,31 @@ def _careful_log_likelihood(
 
 
 class Lines(NamedTuple):
-    """Replacement of the contrast curves where they are straight lines in theta.
+    """Curves of items whose contrasts are straight lines in theta.
 
-    The log-likelihood is then (x . slope) theta + x . intercept + the base: only two sums per row
-    are needed. The base's sums over all items are for complete rows.
+    The log-likelihood is then (t . slope) theta + t . intercept + the base, with the statistics t
+    of all contrasts: only two sums per row are needed.
+
+    Attributes:
+        base: see `Curves`.
+        slope: slopes of the contrasts.
+        intercept: their values at 0.
+        total: sums of the base over all items, for complete rows.
+        steps: differences of these sums between neighbouring nodes.
     """
 
-    slope: Float[Any, " items"]
-    intercept: Float[Any, " items"]
+    base: Float[Any, "nodes items"]
+    slope: Float[Any, "contrasts items"]
+    intercept: Float[Any, "contrasts items"]
     total: Float[Any, " nodes"]
     steps: Float[Any, " steps"]
 
-    def sums(self, x: Float[Any, "rows items"]) -> tuple[Any, Any]:
+    def sums(self, statistics: Float[Any, "contrasts rows items"]) -> tuple[Any, Any]:
         """The two sums of each row."""
-        return _two_level(x, self.slope), _two_level(x, self.intercept)
+        return tuple(
+            sum(_two_level(h, f) for h, f in zip(statistics, by_contrast, strict=True))
+            for by_contrast in (self.slope, self.intercept)
+        )
 
     def rise(self, first: Int[Any, ""], window: int) -> Float[Any, " window"]:
         """The base's sum in a window, less that at its middle.
@@ -151,31 +163,37 @@ class Lines(NamedTuple):
         return jnp.concatenate([below, jnp.zeros(1, steps.dtype), jnp.cumsum(steps[centre:])])
 
 
-def lines_of(model: ItemModel, item_weights: Any, curves: Curves) -> Lines | None:
-    """The lines of a linear model; None for others."""
-    if model.closed_form != "logistic":
-        return None
-    xp = namespace(curves.base)
-    return Lines(
-        xp.asarray(model.slope * item_weights),  # type: ignore[attr-defined]
-        xp.asarray(model.intercept * item_weights),  # type: ignore[attr-defined]
-        careful_sum(curves.base),
-        careful_sum(xp.diff(curves.base, axis=0)),
-    )
+def weighted_curves(
+    model: ItemModel, nodes: Float[Any, " nodes"], item_weights: Float[Any, " items"]
+) -> Curves | Lines:
+    """The curves of items of one ability times the items' weights, as lines where they are."""
+    xp = namespace(nodes)
+    if model.closed_form == "logistic":
+        base = item_curves(model, nodes).base
+        slope, intercept = model.slope[None], model.intercept[None]  # type: ignore[attr-defined]
+    elif model.has_canonical_link:
+        (part,) = parts_of(model)
+        slope, intercept = part.rows[:, :, 1].T, part.rows[:, :, 0].T
+        none = xp.zeros((len(slope), 1, 1), nodes.dtype)
+        base = part_terms(part, as_points(nodes), none, xp.ones((1, 1), nodes.dtype)).value
+    else:
+        return Curves(*(curve * item_weights for curve in item_curves(model, nodes)))
+    base, slope, intercept = (xp.asarray(a * item_weights) for a in (base, slope, intercept))
+    steps = careful_sum(xp.diff(base, axis=0))
+    return Lines(base, slope, intercept, careful_sum(base), steps)
 
 
 def grid_likelihood(
     statistics: Float[Any, "contrasts rows items"],
     mask: Float[Any, "rows items"] | None,
-    curves: Curves,
+    curves: Curves | Lines,
     nodes: Float[Any, " nodes"],
-    lines: Lines | None,
 ) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row on the whole grid."""
-    if lines is None:
+    if isinstance(curves, Curves):
         return log_likelihood(statistics, mask, curves)
-    slope, intercept = lines.sums(statistics[0])
-    base = lines.total if mask is None else mask @ curves.base.T
+    slope, intercept = curves.sums(statistics)
+    base = curves.total if mask is None else mask @ curves.base.T
     if namespace(slope) is np and mask is None:  # one product instead of three arrays
         ones = np.ones_like(slope)
         return np.stack([slope, intercept, ones], 1) @ np.stack([nodes, np.ones_like(nodes), base])
@@ -185,18 +203,17 @@ def grid_likelihood(
 def window_likelihood(
     statistics: Float[Any, "contrasts rows items"],
     mask: Float[Any, "rows items"] | None,
-    curves: Curves,
+    curves: Curves | Lines,
     first: Int[Any, ""],
     window: int,
-    lines: Lines | None,
 ) -> tuple[Float[Any, "rows window"], Float[Any, " rows"]]:
     """Log-likelihood of each row in a window less that at its middle, and the latter.
 
     Differences to the window's middle are small numbers: the rounding error in float32 is then a
     constant of each row, which cancels in the posterior.
     """
-    if lines is not None:
-        return _linear_window_likelihood(statistics, mask, curves, first, window, lines)
+    if isinstance(curves, Lines):
+        return _linear_window_likelihood(statistics, mask, curves, first, window)
     n_items, centre, zero = curves.base.shape[1], window // 2, jnp.int32(0)
     base = jax.lax.dynamic_slice(curves.base, (first, zero), (window, n_items))
     shape = (curves.contrast.shape[0], window, n_items)
@@ -207,16 +224,16 @@ def window_likelihood(
     return log_likelihood(statistics, mask, relative), at_middle
 
 
-def _linear_window_likelihood(statistics, mask, curves, first, window, lines):
+def _linear_window_likelihood(statistics, mask, lines, first, window):
     """The same by two sums a row; with missing responses also the base's product with the mask."""
-    centre, n_items = window // 2, curves.base.shape[1]
-    slope, intercept = lines.sums(statistics[0])
+    centre, n_items = window // 2, lines.base.shape[1]
+    slope, intercept = lines.sums(statistics)
     away = SPACING * (jnp.arange(window, dtype=slope.dtype) - centre)
     theta = (first + centre) * SPACING - LIMIT
     at_middle = slope * theta.astype(slope.dtype) + intercept
     if mask is None:
         rise = lines.rise(first, window)
         return slope[:, None] * away + rise, at_middle + lines.total[first + centre]
-    base = jax.lax.dynamic_slice(curves.base, (first, jnp.int32(0)), (window, n_items))
+    base = jax.lax.dynamic_slice(lines.base, (first, jnp.int32(0)), (window, n_items))
     rise = mask @ (base - base[centre]).T
     return slope[:, None] * away + rise, at_middle + _two_level(mask, base[centre])

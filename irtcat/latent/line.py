@@ -30,10 +30,10 @@ from irtcat.latent.likelihood import (
     LIMIT,
     N_NODES,
     SPACING,
+    Lines,
     grid_likelihood,
     grid_points,
-    item_curves,
-    lines_of,
+    weighted_curves,
     window_likelihood,
 )
 from irtcat.latent.linear_predictors import has_numpy_terms
@@ -325,11 +325,8 @@ def _add_counts(
         old = jax.lax.dynamic_slice(array, at, mass.shape)
         return jax.lax.dynamic_update_slice(array, old + mass, at)
 
-    if nodes is None:
-        xp = namespace(post)
-        counts = add(carry.counts, xp.stack([post.T @ h for h in statistics]))
-    else:
-        counts = carry.counts + (_to_pair(post, first, nodes).T @ statistics[0])[None]
+    at_nodes = post if nodes is None else _to_pair(post, first, nodes)
+    counts = add(carry.counts, namespace(post).stack([at_nodes.T @ h for h in statistics]))
     mass = post.sum(0) if mask is None else post.T @ mask
     return carry._replace(counts=counts, totals=add(carry.totals, mass))
 
@@ -342,16 +339,17 @@ def _pair(n_nodes: int) -> tuple[int, int]:
 
 def _to_pair(post: Any, first: Any, nodes: Any) -> Float[Any, "rows two"]:
     """Weights of the two nodes of `_pair` with the same sum and first moment."""
-    here = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
     low, high = (nodes[i] for i in _pair(len(nodes)))
-    upper = post @ ((here - low) / (high - low))
-    return jnp.stack([post.sum(1) - upper, upper], axis=1)
+    if post.shape[1] < len(nodes):
+        nodes = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
+    upper = post @ ((nodes - low) / (high - low))
+    return namespace(post).stack([post.sum(1) - upper, upper], axis=1)
 
 
-def _grid_block(statistics, mask, curves, nodes, prior, lines=None):
+def _grid_block(statistics, mask, curves, nodes, prior):
     """Posterior of a block on the grid itself."""
     log_prior = prior.log_density(nodes) + np.log(2 * LIMIT / (len(nodes) - 1))
-    log_lik = grid_likelihood(statistics, mask, curves, nodes, lines)
+    log_lik = grid_likelihood(statistics, mask, curves, nodes)
     if namespace(log_lik) is np:
         return _numpy_posterior(log_lik, log_prior, nodes)
     log_post = log_lik + log_prior
@@ -375,9 +373,9 @@ def _numpy_posterior(post, log_prior, nodes):
     return post, np.stack(stats)
 
 
-def _window_block(statistics, mask, curves, first, window, prior, lines=None):
+def _window_block(statistics, mask, curves, first, window, prior):
     """Posterior of a block on its subjects' local nodes, spread back to the window."""
-    log_lik, at_middle = window_likelihood(statistics, mask, curves, first, window, lines)
+    log_lik, at_middle = window_likelihood(statistics, mask, curves, first, window)
     left = first * SPACING - LIMIT
     theta, weight, log_z, index, stencil = local_quadrature(
         log_lik, left.astype(log_lik.dtype), rounds=2, prior=prior
@@ -402,7 +400,7 @@ def posterior_on_grid(
     With ``local`` on the window of the grid that begins at node ``first``.
     """
     nodes = namespace(statistics).asarray(grid_points(statistics.dtype, layout.n_nodes))
-    curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
+    curves = weighted_curves(model, nodes, item_weights)
     if local:
         return _window_block(statistics, mask, curves, first, layout.window, prior)[0]
     return _grid_block(statistics, mask, curves, nodes, prior)[0]
@@ -429,8 +427,8 @@ def e_step(
         rows: the responses, with a `Layout`.
         item_weights: 1 for items that inform on ability, 0 for those that are only counted.
         populations: distribution of ability in the rows' groups; N(0, 1) if None.
-        condense: give the counts of a linear model with missing responses by two nodes only, with
-            the same sum and first moment: all that the M-step needs, at a fraction of the cost.
+        condense: give the counts of items with a canonical link by two nodes only, with the same
+            sum and first moment: all that the M-step needs, at a fraction of the cost.
 
     Returns:
         The moments in the order of the rows, and the counts.
@@ -439,22 +437,19 @@ def e_step(
     dtype, xp = weights.dtype, namespace(weights)
     n_nodes = layout.n_nodes
     nodes = xp.asarray(grid_points(dtype, n_nodes))
-    curves = jax.tree.map(lambda leaf: leaf * item_weights, item_curves(model, nodes))
+    curves = weighted_curves(model, nodes, item_weights)
     n_subjects, n_items = x.shape
-    n_contrasts = curves.contrast.shape[0]
-    lines = lines_of(model, item_weights, curves)
-    condense = condense and has_missing and lines is not None and xp is jnp
+    n_contrasts = model.n_categories - 1
+    condense = condense and isinstance(curves, Lines)
 
     def block(carry: _Totals, at: Any, first: Any, local: bool) -> _Totals:
         safe = xp.minimum(at, n_subjects - 1)
         statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
         prior = row_priors(populations, rows.group, safe)
         if local:
-            post, stats = _window_block(
-                statistics, mask, curves, first, layout.window, prior, lines
-            )
+            post, stats = _window_block(statistics, mask, curves, first, layout.window, prior)
         else:
-            post, stats = _grid_block(statistics, mask, curves, nodes, prior, lines)
+            post, stats = _grid_block(statistics, mask, curves, nodes, prior)
         row_weight = xp.where(at < n_subjects, weights[safe], 0)
         post *= row_weight[:, None]
         carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
@@ -469,8 +464,8 @@ def e_step(
     carry = layout.scan(carry, n_subjects, block)
     counts = carry.counts
     if condense:
-        at_all_nodes = jnp.zeros((n_contrasts, n_nodes, n_items), dtype)
-        counts = at_all_nodes.at[:, jnp.array(_pair(n_nodes))].set(counts)
+        at_all_nodes = xp.zeros((n_contrasts, n_nodes, n_items), dtype)
+        counts = placed(at_all_nodes, np.array(_pair(n_nodes)), counts, axis=1)
     mean, variance, square_variance, log_z = carry.stats
     return EStep(
         mean=mean[:, None],

@@ -19,7 +19,7 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent import grid_nodes, round_up
 from irtcat.latent.layout import WIDE_SD, block_bytes
-from irtcat.latent.likelihood import log_likelihood
+from irtcat.latent.likelihood import item_curves, log_likelihood
 from irtcat.latent.line import (
     LIMIT,
     N_NODES,
@@ -27,7 +27,6 @@ from irtcat.latent.line import (
     STANDARD,
     Prior,
     integrate_locally,
-    item_curves,
     place_locally,
 )
 from irtcat.models import ItemModel, filled, in_precision, steepest_slope

@@ -28,8 +28,8 @@ from irtcat.fitting.vi.guide import (
     normal_log_prior,
     param_columns,
 )
-from irtcat.latent.likelihood import Curves, grid_nodes, log_likelihood
-from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL, item_curves
+from irtcat.latent.likelihood import Curves, grid_nodes, item_curves, log_likelihood
+from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL
 from irtcat.models import Asymptotes, ItemModel, unpack
 
 ROW_NODES = 9
