@@ -113,10 +113,17 @@ def with_states(statistics: pd.DataFrame, states: Mapping[str, Any]) -> pd.DataF
         if np.isscalar(values):
             if values != STATES[name].empty:
                 new[name] = pd.Series([values] * len(statistics), statistics.index)
-        elif any(value != STATES[name].empty for value in values):
+        elif _differs(values, STATES[name].empty):
             new[name] = pd.Series(list(values), statistics.index)
     earlier = [name for name in states if name in statistics]
     return (statistics.drop(columns=earlier) if earlier else statistics).assign(**new)
+
+
+def _differs(values: Any, empty: Any) -> bool:
+    """Whether any value is another than this one."""
+    if isinstance(values, np.ndarray):  # of thousands of items, as most are in a fit
+        return bool((values != empty).any())
+    return any(value != empty for value in values)
 
 
 def marked_items(statistics: pd.DataFrame, name: str) -> BoolArray:

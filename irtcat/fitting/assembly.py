@@ -132,7 +132,10 @@ def names_of_marks(marks: BoolArray, names: tuple[str, ...]) -> list[tuple[str, 
         >>> names_of_marks(np.array([[True, False], [True, True]]), ("a", "b"))
         [('a',), ('a', 'b')]
     """
-    return [tuple(name for name, hit in zip(names, row, strict=True) if hit) for row in marks]
+    out: list[tuple[str, ...]] = [()] * len(marks)
+    for j in np.flatnonzero(marks.any(axis=1)):  # few of thousands
+        out[j] = tuple(name for name, hit in zip(names, marks[j], strict=True) if hit)
+    return out
 
 
 def _item_statistics(responses: Responses | ResponseSource, estimates: Estimates) -> pd.DataFrame:

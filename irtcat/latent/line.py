@@ -439,7 +439,7 @@ def e_step(
     nodes = xp.asarray(grid_points(dtype, n_nodes))
     curves = weighted_curves(model, nodes, item_weights)
     n_subjects, n_items = x.shape
-    n_contrasts = model.n_categories - 1
+    n_contrasts = len(curves.slope if isinstance(curves, Lines) else curves.contrast)
     condense = condense and isinstance(curves, Lines)
 
     def block(carry: _Totals, at: Any, first: Any, local: bool) -> _Totals:

@@ -109,14 +109,26 @@ def points_of(x: np.ndarray, categories: np.ndarray) -> tuple[FloatArray, FloatA
     if x.dtype == np.int32:
         points, mask = (array.astype(float) for array in unpack_counts(x))
         return points, mask
-    mask = (~np.isnan(x) if x.dtype.kind == "f" else x >= 0).astype(float)
-    return np.where(mask > 0, x, 0) / (categories - 1.0), mask
+    observed = ~np.isnan(x) if x.dtype.kind == "f" else x >= 0
+    if observed.all():
+        return x / (categories - 1.0), np.broadcast_to(1.0, x.shape)
+    return np.where(observed, x, 0) / (categories - 1.0), observed.astype(float)
 
 
-def _host_sums(x: np.ndarray, categories: np.ndarray) -> Callable[[FloatArray, FloatArray], Sums]:
+def _host_sums(
+    x: np.ndarray, categories: np.ndarray, has_missing: bool
+) -> Callable[[FloatArray, FloatArray], Sums]:
     """`cross_sums` in numpy: on small data compilation would take longer than all other work."""
     points, mask = points_of(x, categories)
-    return lambda left, right: Sums(left @ points, left @ mask, points @ right, mask @ right)
+
+    def sums(left: FloatArray, right: FloatArray) -> Sums:
+        if has_missing:
+            return Sums(left @ points, left @ mask, points @ right, mask @ right)
+        by_item = np.repeat(left.sum(1)[:, None], x.shape[1], axis=1)
+        by_subject = np.repeat(right.sum(0)[None], len(x), axis=0)
+        return Sums(left @ points, by_item, points @ right, by_subject)
+
+    return sums
 
 
 def _points(x: Array, has_missing: bool, dtype: np.dtype) -> tuple[Array, Array | None]:
@@ -188,7 +200,10 @@ def starting_point(
     """
     top = np.asarray(categories - 1, dtype)
     x, weights, has_missing = rows.x, np.asarray(rows.weights), rows.has_missing
-    host = _host_sums(np.asarray(x), categories) if x is not None and x.size <= SMALL else None
+    host = None
+    if x is not None and x.size <= SMALL:
+        is_masked = has_missing or x.dtype == np.int32  # counts have numbers of trials
+        host = _host_sums(np.asarray(x), categories, is_masked)
 
     def sums(left: FloatArray, right: FloatArray) -> Sums:
         if host is not None:
