@@ -27,6 +27,9 @@ from irtcat.models import ItemModel, ability_points, evaluated
 ABILITIES_AT_ONCE = 64
 """Abilities per block of `summed_information`: bounds its memory at 64 numbers an item."""
 
+MOST_IN_NUMPY = 2**16
+"""Items up to which it is numpy, which holds four such arrays (130 MB; a program fuses them)."""
+
 
 def item_information(
     model: ItemModel, theta: Float[Array, " nodes"]
@@ -43,7 +46,9 @@ def item_information(
 
 def _fits_numpy(model: ItemModel, *_: Any, **__: Any) -> bool:
     """Whether the information is computed in numpy."""
-    return model.closed_form == "logistic" and jax.tree.leaves(model)[0].dtype == np.float64
+    leaf = jax.tree.leaves(model)[0]
+    is_small = len(leaf) <= MOST_IN_NUMPY and leaf.dtype == np.float64
+    return is_small and model.closed_form == "logistic"
 
 
 def _spread(model: Any, points: FloatArray) -> FloatArray:
