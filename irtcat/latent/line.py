@@ -313,9 +313,9 @@ class _Totals(NamedTuple):
 
 
 def _add_counts(
-    carry: _Totals, post: Any, statistics: Any, mask: Any, first: Any, nodes: Any
+    carry: _Totals, post: Any, weight: Any, pair: Any, statistics: Any, mask: Any, first: Any
 ) -> _Totals:
-    """Add a block's expected counts to the nodes from ``first`` on (or to the pair)."""
+    """Add the expected counts of rows with these weights, to a pair of nodes if there is one."""
 
     def add(array: Any, mass: Any, first: Any = first) -> Any:
         if array.shape == mass.shape:
@@ -325,9 +325,9 @@ def _add_counts(
         old = jax.lax.dynamic_slice(array, at, mass.shape)
         return jax.lax.dynamic_update_slice(array, old + mass, at)
 
-    at_nodes = post if nodes is None else _to_pair(post, first, nodes)
+    at_nodes = post * weight[:, None] if pair is None else pair
     counts = add(carry.counts, namespace(post).stack([at_nodes.T @ h for h in statistics]))
-    mass = post.sum(0) if mask is None else post.T @ mask
+    mass = weight @ post if mask is None else post.T @ (mask * weight[:, None])
     return carry._replace(counts=counts, totals=add(carry.totals, mass))
 
 
@@ -337,13 +337,11 @@ def _pair(n_nodes: int) -> tuple[int, int]:
     return low, n_nodes - 1 - low
 
 
-def _to_pair(post: Any, first: Any, nodes: Any) -> Float[Any, "rows two"]:
-    """Weights of the two nodes of `_pair` with the same sum and first moment."""
+def _on_pair(mean: Any, weight: Any, nodes: Any) -> Float[Any, "rows two"]:
+    """Weights of the two nodes of `_pair` with each row's weight and posterior mean."""
     low, high = (nodes[i] for i in _pair(len(nodes)))
-    if post.shape[1] < len(nodes):
-        nodes = jax.lax.dynamic_slice(nodes, (first,), (post.shape[1],))
-    upper = post @ ((nodes - low) / (high - low))
-    return namespace(post).stack([post.sum(1) - upper, upper], axis=1)
+    upper = weight * ((mean - low) / (high - low))
+    return namespace(upper).stack([weight - upper, upper], axis=1)
 
 
 def _grid_block(statistics, mask, curves, nodes, prior):
@@ -451,8 +449,8 @@ def e_step(
         else:
             post, stats = _grid_block(statistics, mask, curves, nodes, prior)
         row_weight = xp.where(at < n_subjects, weights[safe], 0)
-        post *= row_weight[:, None]
-        carry = _add_counts(carry, post, statistics, mask, first, nodes if condense else None)
+        pair = _on_pair(stats[0], row_weight, nodes) if condense else None
+        carry = _add_counts(carry, post, row_weight, pair, statistics, mask, first)
         return carry._replace(stats=placed(carry.stats, at, stats, axis=1))
 
     totals_shape = (n_nodes, n_items) if has_missing else (n_nodes,)
