@@ -17,7 +17,8 @@ solved by conjugate gradients without forming the matrix. Only the length of the
 approximate: it is 0 if and only if that of EM is.
 
 All of it is numpy: of at most 1e5 responses it takes about as long as compiled programs would, and
-nothing has to be compiled.
+nothing has to be compiled. The sums over rows are float32, which takes half of the time: the length
+is approximate anyway.
 """
 
 from typing import Any, NamedTuple
@@ -117,7 +118,7 @@ def _score_derivatives(
     low = c * (1 - c) * (1 - s) / p
     low1 = low * (-s - k)
     low2 = low1 * (-s - k) - low * (v + k1)
-    wrong = 1 - right
+    wrong = ~right
     by_eta = (right * a - wrong * b for a, b in ((k, s), (k1, v), (k2, v1), (k3, v2)))
     return (*by_eta, right * low1, right * low2)
 
@@ -140,10 +141,11 @@ def item_scores(
     variance = posteriors.covariance.reshape(n, -1) @ _products(slopes, slopes).T
     sd = np.sqrt(np.maximum(variance, 0.0))
     at = posteriors.mean @ slopes.T + intercept
-    total = np.zeros((4 if logit_lower is None else 6, n, n_items))
+    total = np.zeros((4 if logit_lower is None else 6, n, n_items), at.dtype)
+    nodes, weights = NODES.astype(at.dtype), (WEIGHTS / WEIGHTS.sum()).astype(at.dtype)
     for first in range(0, n, max(1, CHUNK // n_items)):
         rows = slice(first, first + max(1, CHUNK // n_items))
-        for node, weight in zip(NODES, WEIGHTS / WEIGHTS.sum(), strict=True):
+        for node, weight in zip(nodes, weights, strict=True):
             here = _score_derivatives(at[rows] + node * sd[rows], right[rows], logit_lower)
             for sums, values in zip(total[:, rows], here, strict=True):
                 sums += weight * values
@@ -225,6 +227,7 @@ def full_step(
     both = active[..., None] & active[..., None, :]
     eye = np.eye(information.shape[1])
     complete = np.where(both, information, 0) + np.where(active, RIDGE, 1.0)[..., None] * eye
+    precision = latent.precision.astype(slopes.dtype)
     values, vectors = np.linalg.eigh(complete)
     inverse = (vectors / np.maximum(values, RIDGE)[:, None]) @ vectors.swapaxes(1, 2)
 
@@ -232,8 +235,9 @@ def full_step(
         return Displacement((matrices @ x.params[..., None])[..., 0], of_free @ x.free)
 
     def missing(x: Displacement) -> Displacement:
-        by = missing_information(x, scores, slopes, posteriors, latent.precision)
-        return by._replace(params=np.where(active, by.params, 0))
+        move = Displacement(*(array.astype(slopes.dtype) for array in x))
+        by = missing_information(move, scores, slopes, posteriors, precision)
+        return Displacement(np.where(active, by.params, 0).astype(float), by.free.astype(float))
 
     def inner(x: Displacement, y: Displacement) -> float:
         return float((x.params * y.params).sum() + (x.free * y.free).sum())
@@ -292,13 +296,14 @@ def lengthened(
     rows = slice(None, None, max(1, int(x.size // STEP_CELLS)))
     root: Any = populations_of(np.asarray(point.population, float), dims).root[0]
     weights = np.asarray(problem.weights, float)[rows]
-    posteriors = Posteriors(
+    of_rows = (
         np.asarray(belief.mean, float)[rows] @ root.T,
         root @ np.asarray(belief.covariance, float)[rows] @ root.T,
         weights * (n / weights.sum()),
     )
+    posteriors = Posteriors(*(array.astype(np.float32) for array in of_rows))
     x, params = x[rows], np.asarray(point.params, float)
-    model: Any = unpack(problem.template, params)
+    model: Any = unpack(problem.template, params.astype(np.float32))
     lower = getattr(model, "logit_lower", None)
     answered = x >= 0 if problem.has_missing else None
     arguments = model.slope, model.intercept, lower, posteriors, x == 1, answered
