@@ -7,6 +7,7 @@ product as wide as the window remains.
 """
 
 import functools
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -72,10 +73,10 @@ def log_likelihood(
     curves: Curves,
 ) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row at each node of the curves."""
-    out = sum(h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
-    if mask is None:
-        return out + careful_sum(curves.base)
-    return out + mask @ curves.base.T
+    products = (h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
+    out = functools.reduce(operator.iadd, products)  # no further arrays of all rows in numpy
+    out += careful_sum(curves.base) if mask is None else mask @ curves.base.T
+    return out
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
