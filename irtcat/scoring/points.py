@@ -276,10 +276,10 @@ def _crossing(slope: Float[Array, "rows nodes"], grid: Array, node: Array) -> Fl
 
     Neville's scheme of the abilities as a polynomial in the slopes, which has its value at 0.
     """
-    rows, reach, last = jnp.arange(len(node))[:, None], CROSSING_NODES // 2, len(grid) - 1
-    index = jnp.clip(node - reach, 0, last + 1 - CROSSING_NODES)[:, None] + np.arange(CROSSING_NODES)
+    rows, n = jnp.arange(len(node))[:, None], CROSSING_NODES
+    index = jnp.clip(node - n // 2, 0, len(grid) - n)[:, None] + np.arange(n)
     at, root = slope[rows, index], grid[index]
-    for k in range(1, CROSSING_NODES):
+    for k in range(1, n):
         left, right = at[:, :-k], at[:, k:]
         root = (right * root[:, :-1] - left * root[:, 1:]) / (right - left)
     found, cell = root[:, 0], grid[1] - grid[0]

@@ -103,7 +103,8 @@ def test_a_small_fit_of_lines_is_that_of_the_programs(
     if gaps:
         x[np.random.default_rng(1).random(x.shape) < 0.1] = np.nan
     pattern = (np.arange(ITEMS) % 2)[:, None] == np.arange(2)
-    options = {**options, "dims": 2, "solver": iterations(12), "pattern": pattern}
+    # Lengths of steps are float32: their paths differ by 1e-7 of a step, their ends do not.
+    options = {**options, "dims": 2, "solver": iterations(40), "pattern": pattern}
     if groups:
         options["groups"] = np.arange(N) % 2
 
