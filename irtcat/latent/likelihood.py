@@ -63,7 +63,8 @@ def item_curves(model: ItemModel, nodes: Float[Any, "nodes *dims"]) -> Curves:
 def _curves_of_parts(model: ItemModel, nodes: Float[np.ndarray, "nodes dims"]) -> Curves:
     """The curves of links with terms in numpy, which are linear in the statistics."""
     answers = one_answer(model, nodes.dtype)
-    values: Any = sum(part_terms(part, nodes, *answers).value for part in parts_of(model))
+    terms = (part_terms(part, nodes, *answers, only_values=True) for part in parts_of(model))
+    values: Any = sum(of_part.value for of_part in terms)
     return Curves(values[0], values[1:])
 
 
@@ -176,7 +177,8 @@ def weighted_curves(
         (part,) = parts_of(model)
         slope, intercept = part.rows[:, :, 1].T, part.rows[:, :, 0].T
         none = xp.zeros((len(slope), 1, 1), nodes.dtype)
-        base = part_terms(part, as_points(nodes), none, xp.ones((1, 1), nodes.dtype)).value
+        one = xp.ones((1, 1), nodes.dtype)
+        base = part_terms(part, as_points(nodes), none, one, only_values=True).value
     else:
         return Curves(*(curve * item_weights for curve in item_curves(model, nodes)))
     base, slope, intercept = (xp.asarray(a * item_weights) for a in (base, slope, intercept))

@@ -367,8 +367,9 @@ def _numpy_posterior(post, log_prior, nodes):
     total, mean, square, fourth = (
         np.stack([np.ones_like(nodes), nodes, nodes**2, nodes**4]) @ post.T
     )
-    post /= total[:, None]
-    mean, square, fourth = mean / total, square / total, fourth / total
+    scale = 1 / total
+    post *= scale[:, None]  # quicker than a division of each number
+    mean, square, fourth = mean * scale, square * scale, fourth * scale
     stats = [mean, square - mean**2, fourth - square**2, np.log(total) + top[:, 0]]
     return post, np.stack(stats)
 

@@ -164,7 +164,12 @@ class PartTerms(NamedTuple):
 
 
 def part_terms(
-    part: Part, theta: Float[Any, "..."], statistics: Float[Any, "..."], mask: Float[Any, "..."]
+    part: Part,
+    theta: Float[Any, "..."],
+    statistics: Float[Any, "..."],
+    mask: Float[Any, "..."],
+    *,
+    only_values: bool = False,
 ) -> PartTerms:
     """The terms of all items at points, 0 for other parts' items.
 
@@ -174,9 +179,10 @@ def part_terms(
         statistics: responses as `ItemModel.sufficient_statistics`, contrasts first, items last, in
             shapes that broadcast with the points.
         mask: 1 where there is a response, else 0; without the axis of contrasts.
+        only_values: leave out the derivatives.
     """
-    value, residual, weight = part.link.terms(*_of_link(part, theta, statistics, mask))
-    return PartTerms(value, residual, weight)
+    arguments = _of_link(part, theta, statistics, mask)
+    return PartTerms(*part.link.terms(*arguments, only_values=only_values))
 
 
 def part_observed(

@@ -15,6 +15,7 @@ of numpy as well as JAX's.
 
 import abc
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -31,7 +32,7 @@ ABSENT = -1e4
 
 
 class LinkTerms(NamedTuple):
-    """The terms of the M-step for all items at all nodes.
+    """The terms of the M-step for all items at all nodes; the derivatives unless left out.
 
     Attributes:
         value: expected log-likelihood, nodes x items.
@@ -40,8 +41,8 @@ class LinkTerms(NamedTuple):
     """
 
     value: Any
-    residual: list[Any]
-    weight: dict[tuple[int, int], Any]
+    residual: Any = ()
+    weight: Any = MappingProxyType({})
 
 
 class Link(abc.ABC):
@@ -81,7 +82,9 @@ class Link(abc.ABC):
             Log-probabilities, finite for all predictors.
         """
 
-    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
+    def terms(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any, *, only_values: bool = False
+    ) -> LinkTerms:
         """Terms of the M-step; by automatic differentiation, unless a link has quicker ones.
 
         Args:
@@ -89,6 +92,7 @@ class Link(abc.ABC):
             gaps: as above, one number an item.
             counts: expected number of answers in category 1, 2, ..., each nodes x items.
             totals: expected number of answers, nodes x items or nodes x 1.
+            only_values: leave out the derivatives, which take most of the time.
         """
 
         def curve(z: Array, gaps: Array) -> Array:
@@ -100,8 +104,10 @@ class Link(abc.ABC):
         at = jnp.stack(z, axis=-1)
         gap = jnp.stack(gaps, axis=-1) if gaps else jnp.zeros(0, at.dtype)
         log_p = jnp.vectorize(curve, signature="(m),(g)->(k)")(at, gap)
-        slopes = jnp.vectorize(jax.jacfwd(curve), signature="(m),(g)->(k,m)")(at, gap)
         n = jnp.stack([totals - sum(counts), *counts], axis=-1)
+        if only_values:
+            return LinkTerms((n * log_p).sum(-1))
+        slopes = jnp.vectorize(jax.jacfwd(curve), signature="(m),(g)->(k,m)")(at, gap)
         residual = jnp.moveaxis((n[..., None] * slopes).sum(-2), -1, 0)
         p = totals[..., None] * jnp.exp(log_p)
         pairs = self.pairs(len(z))
@@ -158,7 +164,9 @@ class Cumulative(Link):
         middle = above[:-1] + below[1:] + jnp.log(-jnp.expm1(-gaps))
         return jnp.concatenate([below[:1], middle, above[-1:]])
 
-    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
+    def terms(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any, *, only_values: bool = False
+    ) -> LinkTerms:
         """Terms of the M-step; only neighbouring predictors share information."""
         last, xp = len(z), namespace(z[0])
         sigmoids = [_sigmoids(predictor) for predictor in z]
@@ -175,6 +183,8 @@ class Cumulative(Link):
         value = n[0] * log_below[0] + n[-1] * log_above[-1]
         for k in range(1, last):
             value = value + n[k] * (log_above[k - 1] + log_below[k] + xp.log(widths[k - 1]))
+        if only_values:
+            return LinkTerms(value)
         residual, weight = [], {}
         for m in range(last):  # z[m] separates category m from m + 1
             up = below[m] + (pull[m] if m + 1 < last else 0.0)
@@ -222,7 +232,9 @@ class Softmax(Link):
         against = jnp.where(same, -jnp.inf, with_zero - with_zero[:, None])
         return -jax.nn.softplus(jax.nn.logsumexp(against, axis=1))
 
-    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
+    def terms(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any, *, only_values: bool = False
+    ) -> LinkTerms:
         """Terms of the M-step."""
         xp = namespace(z[0])
         top = xp.maximum(z[0], 0)
@@ -233,6 +245,8 @@ class Softmax(Link):
         p = [power / total for power in powers]
         value = sum(c * values for c, values in zip(counts, z, strict=True))
         value = value - totals * (top + xp.log(total))
+        if only_values:
+            return LinkTerms(value)
         residual = [c - totals * values for c, values in zip(counts, p, strict=True)]
         weight = {(m, m): totals * p[m] * (1 - p[m]) for m in range(len(p))}
         for n in range(len(p)):
@@ -285,21 +299,28 @@ class Asymptotes(Link):
             wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logit) + high)
         return jnp.stack([wrong, right])
 
-    def terms(self, z: list[Any], gaps: list[Any], counts: Any, totals: Any) -> LinkTerms:
+    def _ends(self, z: list[Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """The pairs c, 1 - c and d, 1 - d in one row: they do not depend on ability."""
+        xp = namespace(z[0])
+        zero, one = xp.zeros_like(z[0][:1]), xp.ones_like(z[0][:1])
+        lower = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
+        return lower, _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
+
+    def terms(
+        self, z: list[Any], gaps: list[Any], counts: Any, totals: Any, *, only_values: bool = False
+    ) -> LinkTerms:
         """Terms of the M-step: two categories, so that the information has rank one."""
         xp = namespace(z[0])
         high, low, log_high, log_low = _sigmoids(z[0])
-        zero, one = xp.zeros_like(z[0][:1]), xp.ones_like(z[0][:1])
-        # The asymptotes' predictors do not depend on ability: one row is enough.
-        c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
-        d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
-        right, wrong = c * low + d * high, c_ * low + d_ * high
-        small = np.finfo(right.dtype).tiny
-        right, wrong = xp.maximum(right, small), xp.maximum(wrong, small)
+        (c, c_), (d, d_) = self._ends(z)
+        right, wrong = _mixed((c, d), low, high), _mixed((c_, d_), low, high)
         log_right = xp.log(right) if self.lower else xp.log(d) + log_high
         log_wrong = xp.log(wrong) if self.upper else xp.log(c_) + log_low
         n1 = counts[0]
         n0 = totals - n1
+        value = n1 * log_right + n0 * log_wrong
+        if only_values:
+            return LinkTerms(value)
         slopes = [(d - c if self.lower else d) * high * low]
         slopes += [c * c_ * low] if self.lower else []
         slopes += [d * d_ * high] if self.upper else []
@@ -310,20 +331,15 @@ class Asymptotes(Link):
         residual = [n1 * r - n0 * w for r, w in zip(per_right, per_wrong, strict=True)]
         pairs = self.pairs(len(slopes))
         weight = {(m, n): totals * per_right[m] * per_wrong[n] for m, n in pairs}
-        return LinkTerms(n1 * log_right + n0 * log_wrong, residual, weight)
+        return LinkTerms(value, residual, weight)
 
     def observed(
         self, z: list[Any], gaps: list[Any], counts: Any, totals: Any
     ) -> dict[tuple[int, int], Any]:
         """See `Link`."""
-        xp = namespace(z[0])
         high, low = _sigmoids(z[0])[:2]
-        zero, one = xp.zeros_like(z[0][:1]), xp.ones_like(z[0][:1])
-        c, c_ = _sigmoids(z[1][:1])[:2] if self.lower else (zero, one)
-        d, d_ = _sigmoids(z[-1][:1])[:2] if self.upper else (one, zero)
-        small = np.finfo(high.dtype).tiny
-        right = xp.maximum(c * low + d * high, small)
-        wrong = xp.maximum(c_ * low + d_ * high, small)
+        (c, c_), (d, d_) = self._ends(z)
+        right, wrong = _mixed((c, d), low, high), _mixed((c_, d_), low, high)
         # Derivatives of P(right): the slopes, and second ones on and next to the diagonal.
         spread, at_c, at_d = high * low, c * c_, d * d_
         slopes, bends = [(d - c) * spread], {(0, 0): (d - c) * spread * (low - high)}
@@ -341,6 +357,12 @@ class Asymptotes(Link):
             (m, n): n1 * up[m] * up[n] + n0 * down[m] * down[n] - bends.get((m, n), 0.0) * rise
             for m, n in self.pairs(len(slopes))
         }
+
+
+def _mixed(ends: tuple[Any, Any], low: Any, high: Any) -> Any:
+    """The probability with these ends, at least the smallest number that has all its digits."""
+    mixture = ends[0] * low + ends[1] * high
+    return namespace(mixture).maximum(mixture, np.finfo(mixture.dtype).tiny)
 
 
 CUMULATIVE = Cumulative()
