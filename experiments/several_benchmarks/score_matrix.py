@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import peers
 
-from irtcat.leaderboard import complete, completion, probe, score_factors, score_table
+from irtcat.leaderboard import complete, completion, probe, score_factors
 
 HERE = Path(__file__).parent
 UNITS = {
@@ -78,7 +78,7 @@ def peer(function):
 
     def predict(scores):
         known, units = usable(scores)
-        table = score_table.score_table(known, units)
+        table = completion.score_table(known, units)
         completed = pd.DataFrame(
             table.restored(function(table.modelled())), scores.index, known.columns
         )
@@ -101,7 +101,7 @@ def benchpress_scale(table):
 def benchpress(scores):
     """The published method, rebuilt, on its own scale."""
     known, units = usable(scores)
-    y, restored = benchpress_scale(score_table.score_table(known, units))
+    y, restored = benchpress_scale(completion.score_table(known, units))
     completed = pd.DataFrame(restored(peers.benchpress(y)), scores.index, known.columns)
     return [completed.reindex(columns=scores.columns)]
 
@@ -273,7 +273,7 @@ def choose_by_error(data, train):
     fitted once to these models, and the models' factors from the probes.
     """
     known, units = usable(data.scores.loc[train])
-    table = score_table.score_table(known, units)
+    table = completion.score_table(known, units)
     y, restored = benchpress_scale(table)
     fit, observed = peers.BenchPress(y), known.notna().to_numpy()
     in_percent = ~known.columns.isin(list(UNITS))
@@ -357,11 +357,11 @@ def settings(data, n_seeds):
     rows = []
     for name, what, value in variants:
         folds = []
-        before = (score_factors.DF, score_table.OFFSET)
+        before = (score_factors.DF, completion.OFFSET)
         if what == "DF":
             score_factors.DF = completion.DF = value
         if what == "OFFSET":
-            score_table.OFFSET = value
+            completion.OFFSET = value
         for fold in (f for f in data.folds if f["seed"] in seeds):
             hidden = np.zeros(data.scores.shape, bool)
             hidden[tuple(np.array(fold["test_cells"]).T)] = True
@@ -369,7 +369,7 @@ def settings(data, n_seeds):
             rank = {"rank": value} if what == "rank" else {}
             made = complete(known, units=units, model_features=data.features, **rank)
             folds.append(cells(tables_of(made, data.scores), data.scores, pd.DataFrame(hidden)))
-        score_factors.DF, score_table.OFFSET = before
+        score_factors.DF, completion.OFFSET = before
         completion.DF = score_factors.DF
         rows.append(
             {"setting": name, "seeds": f"{seeds[0]}-{seeds[-1]}", **summary(folds, "percent")}

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from irtcat.cat.live.store import StoreError as StoreError
     from irtcat.cat.live.why import in_words as in_words
     from irtcat.cat.live.why import retraced as retraced
-    from irtcat.cat.named_rule import Part as Part
-    from irtcat.cat.named_rule import part as part
     from irtcat.cat.offline.page import OfflineTest as OfflineTest
     from irtcat.cat.offline.page import offline_test as offline_test
     from irtcat.cat.rows import ContentRule as ContentRule
     from irtcat.cat.rows import Criterion as Criterion
     from irtcat.cat.rows import ExposureRule as ExposureRule
     from irtcat.cat.rows import Method as Method
+    from irtcat.cat.rows import Part as Part
     from irtcat.cat.rows import Prior as Prior
     from irtcat.cat.rows import StartRule as StartRule
     from irtcat.cat.rows import StoppingRule as StoppingRule
     from irtcat.cat.rows import Word as Word
+    from irtcat.cat.rows import part as part
     from irtcat.cat.rules.content import CONTENT as CONTENT
     from irtcat.cat.rules.criteria import CRITERIA as CRITERIA
     from irtcat.cat.rules.estimators import CONSTANT as CONSTANT
@@ -98,10 +98,11 @@ else:
             "irtcat.cat.live.status": "SessionStatus",
             "irtcat.cat.live.store": "Store StoreError",
             "irtcat.cat.live.why": "in_words retraced",
-            "irtcat.cat.named_rule": "Part part",
             "irtcat.cat.offline.page": "OfflineTest offline_test",
-            "irtcat.cat.rows": "ContentRule Criterion ExposureRule Method Prior StartRule "
-            "StoppingRule Word",
+            "irtcat.cat.rows": (
+                "ContentRule Criterion ExposureRule Method Part Prior StartRule StoppingRule Word "
+                "part"
+            ),
             "irtcat.cat.rules.content": "CONTENT",
             "irtcat.cat.rules.criteria": "CRITERIA",
             "irtcat.cat.rules.estimators": "CONSTANT METHODS",

@@ -9,8 +9,8 @@ from scipy.special import betaincinv, expit, ndtri
 from irtcat._common.checks import check_choice, check_count, check_interval, check_positive
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank, as_bank
-from irtcat.diagnose.ability_groups import ability_groups
 from irtcat.diagnose.chi_square import Coded, coded, curves
+from irtcat.diagnose.groups import ability_groups
 from irtcat.diagnose.residuals import abilities_of
 from irtcat.io.convert import ResponsesLike
 

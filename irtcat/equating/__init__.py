@@ -2,9 +2,7 @@
 
 from irtcat._common.lazy import public_names
 from irtcat.equating.banks import BANK_METHODS, equate_banks
-from irtcat.equating.observed import METHODS, EquatingMethod, equate
-from irtcat.equating.scores import Equated
-from irtcat.equating.smoothing import Loglinear, loglinear
+from irtcat.equating.observed import METHODS, Equated, EquatingMethod, Loglinear, equate, loglinear
 
 __all__ = [
     "BANK_METHODS",

@@ -10,8 +10,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike, as_bank
-from irtcat.equating.observed import equipercentile_equated
-from irtcat.equating.scores import Equated, equated_table
+from irtcat.equating.observed import Equated, equated_table, equipercentile_equated
 from irtcat.models import ItemModel, expected_responses, item_categories
 from irtcat.scoring import sum_score_table
 

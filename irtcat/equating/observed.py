@@ -1,15 +1,266 @@
-"""Observed-score equating, of equivalent groups, a single group, or groups with an anchor."""
+"""Observed-score equating, of equivalent groups, a single group, or groups with an anchor.
+
+Scores are whole numbers. Their frequencies may be smoothed by a log-linear model first.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.special import xlogy
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count, is_number
-from irtcat._common.types import FloatArray
-from irtcat.equating.scores import Equated, equated_table, score_counts, whole_scores
-from irtcat.equating.smoothing import smooth
+from irtcat._common.per_item import by_id
+from irtcat._common.types import FloatArray, IntArray
+from irtcat.responses import Responses
+
+
+def whole_scores(name: str, data: Any) -> tuple[IntArray, int]:
+    """Scores and the highest possible one (of scores the highest that occurs).
+
+    Args:
+        name: the argument, for messages.
+        data: whole scores of at least 0, or complete responses, whose codes from 0 are added up.
+    """
+    if isinstance(data, Responses):
+        if data.is_fractional or data.trials is not None:
+            raise argument_error(name, "right/wrong or in categories", data.kind)
+        if data.n_missing:
+            must, got = "without missing answers", [f"{data.n_missing} missing"]
+            raise argument_error(name, must, got, "Leave out these subjects, or count them wrong.")
+        return data.values.sum(axis=1, dtype=int), data.n_items * data.highest
+    try:
+        values = np.asarray(data, float)
+    except (TypeError, ValueError):
+        raise argument_error(name, "whole scores, or responses", data) from None
+    if values.ndim != 1 or len(values) < 2:
+        raise argument_error(name, "at least 2 scores, one a subject", np.shape(values))
+    wrong = ~np.isfinite(values) | (values < 0) | (values % 1 != 0)
+    if wrong.any():
+        raise argument_error(name, "whole scores of at least 0", values[wrong][0])
+    return values.astype(int), int(values.max())
+
+
+def _ids(data: Any) -> Any:
+    """Ids of the subjects; None for numbers without ids."""
+    if isinstance(data, Responses):
+        return data.subject_ids
+    labelled = isinstance(data, pd.Series) and not isinstance(data.index, pd.RangeIndex)
+    return data.index if labelled else None
+
+
+def score_counts(
+    name: str, data: Any, max_name: str, max_score: int | None, beside: Any = None
+) -> FloatArray:
+    """Frequencies of the scores 0, 1, ..., or of pairs of scores.
+
+    Args:
+        name: the argument, for messages.
+        data: scores or responses.
+        max_name: the argument of the highest score, for messages.
+        max_score: the highest possible score; None for the default of `whole_scores`.
+        beside: other scores of the same subjects, matched by id where both have ids, with their
+            number of scores: (name, data, size).
+    """
+    scores, highest = whole_scores(name, data)
+    if max_score is not None:
+        check_count(max_name, max_score, int(scores.max()))
+        highest = max_score
+    if beside is None:
+        return np.bincount(scores, minlength=highest + 1).astype(float)
+    other_name, other_data, size = beside
+    other, _ = whole_scores(other_name, other_data)
+    if len(other) != len(scores):
+        must = f"a score for each of the {len(scores)} subjects of {name}"
+        raise argument_error(other_name, must, len(other))
+    ids, other_ids = _ids(data), _ids(other_data)
+    if ids is not None and other_ids is not None:
+        other = by_id(other_name, pd.Series(other, other_ids), ids, "subject", "score").to_numpy()
+    cells = np.ravel_multi_index((scores, other), (highest + 1, size))
+    counts = np.bincount(cells, minlength=(highest + 1) * size).reshape(highest + 1, size)
+    return counts.astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class Equated:
+    """The result of `equate` and `equate_banks`.
+
+    Attributes:
+        table: indexed by the score on form X: equated (its score on form Y, not rounded), se (NaN
+            if not computed).
+        method: the method.
+        design: "equivalent-groups", "single-group" or "anchor"; "banks" of `equate_banks`.
+    """
+
+    table: pd.DataFrame
+    method: str
+    design: str
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of scores."""
+        return self.table.copy()
+
+    def convert(self, scores: Any) -> FloatArray:
+        """Scores on form X as scores on form Y; NaN stays.
+
+        Args:
+            scores: whole scores of the table.
+
+        Raises:
+            InputError: a score is not in the table.
+
+        Example:
+            >>> from irtcat.equating import equate
+            >>> equate([1, 2, 3], [2, 3, 4], "mean").convert([0, 3]).tolist()
+            [1.0, 4.0]
+        """
+        try:
+            values = np.asarray(scores, float)
+        except (TypeError, ValueError):
+            raise argument_error("scores", "whole scores", scores) from None
+        known = ~np.isnan(values)
+        inside = np.isin(values[known], self.table.index)
+        if not inside.all():
+            must = f"whole scores from 0 to {self.table.index[-1]}"
+            raise argument_error("scores", must, values[known][~inside][0])
+        out = np.full(values.shape, np.nan)
+        out[known] = self.table["equated"].to_numpy()[values[known].astype(int)]
+        return out
+
+    def __repr__(self) -> str:
+        return f"Equated({self.method}, {self.design}: {len(self.table)} scores)"
+
+
+def equated_table(equated: FloatArray, errors: FloatArray | None) -> pd.DataFrame:
+    """The table of scores."""
+    se = np.full(len(equated), np.nan) if errors is None else errors
+    index = pd.RangeIndex(len(equated), name="score")
+    return pd.DataFrame({"equated": equated, "se": se}, index=index)
+
+
+MAX_STEPS, TOLERANCE = 200, 1e-10
+"""Steps of Newton's method, and the largest difference of moments, in SDs, at which it ends."""
+MAX_HALVINGS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Loglinear:
+    """The result of `loglinear`.
+
+    Attributes:
+        table: indexed by score: observed and smoothed frequency.
+        moments: number of moments that are kept.
+        deviance: likelihood-ratio chi-square against the observed frequencies.
+        df: its degrees of freedom.
+        aic: deviance plus twice the number of parameters; the smallest is best.
+    """
+
+    table: pd.DataFrame
+    moments: int
+    deviance: float
+    df: int
+    aic: float
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of frequencies."""
+        return self.table.copy()
+
+
+def loglinear(scores: Any, moments: int = 4, *, max_score: int | None = None) -> Loglinear:
+    """Smooth the frequencies of scores by a polynomial of their logarithms.
+
+    ``log m_x = b_0 + b_1 x + ... + b_C x^C``. The smoothed distribution has the first C moments of
+    the observed one. Compare the ``aic`` of several C.
+
+    Args:
+        scores: whole scores, or responses, whose sums are used.
+        moments: C.
+        max_score: the highest possible score; by default the highest that occurs, or that of the
+            responses.
+
+    Returns:
+        Observed and smoothed frequencies.
+
+    Raises:
+        InputError: for other than whole scores, or as many moments as scores.
+
+    Example:
+        >>> scores = np.random.default_rng(0).binomial(20, 0.6, 500)
+        >>> fits = [loglinear(scores, moments, max_score=20) for moments in (1, 2, 3)]
+        >>> fits[0].aic > fits[1].aic
+        True
+
+    References:
+        Holland & Thayer (2000), Journal of Educational and Behavioral Statistics 25, 133-183;
+        Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3rd ed., chapter 3.
+    """
+    check_count("moments", moments)
+    counts = score_counts("scores", scores, "max_score", max_score)
+    smoothed = smooth(counts, (moments,))
+    used = counts > 0
+    deviance = float(2 * xlogy(counts[used], counts[used] / smoothed[used]).sum())
+    table = pd.DataFrame({"observed": counts, "smoothed": smoothed})
+    return Loglinear(
+        table=table.rename_axis("score"),
+        moments=moments,
+        deviance=deviance,
+        df=len(counts) - moments - 1,
+        aic=deviance + 2 * (moments + 1),
+    )
+
+
+def smooth(counts: FloatArray, moments: tuple[int, ...]) -> FloatArray:
+    """Smoothed frequencies of one score (C,), or of two (C_x, C_v, number of cross moments).
+
+    Raises:
+        InputError: there are too many moments for the scores, or no finite solution.
+    """
+    basis = _basis(counts.shape, moments)
+    n = counts.ravel().astype(float)
+    beta = basis.T @ np.log(n + 0.5) / len(n)  # least squares, as the columns are orthonormal
+
+    def fitted(b: FloatArray) -> tuple[FloatArray, float]:
+        log_mean = np.clip(basis @ b, -700, 700)
+        mean = np.exp(log_mean)
+        return mean, float(n @ log_mean - mean.sum())
+
+    mean, value = fitted(beta)
+    for _ in range(MAX_STEPS):
+        gradient = basis.T @ (n - mean)
+        if np.abs(gradient).max() < TOLERANCE * n.sum():
+            return mean.reshape(counts.shape)
+        hessian = (basis * mean[:, None]).T @ basis
+        step = np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+        for halving in range(MAX_HALVINGS):
+            new_mean, new_value = fitted(beta + step / 2**halving)
+            if new_value >= value - 1e-12 * abs(value):
+                break
+        beta, mean, value = beta + step / 2**halving, new_mean, new_value
+    raise InputError(
+        f"The log-linear model with {moments} moments does not converge: the scores vary too "
+        "little. Use fewer moments."
+    )
+
+
+@lru_cache(maxsize=8)  # bootstrap samples have one shape
+def _basis(shape: tuple[int, ...], moments: tuple[int, ...]) -> FloatArray:
+    """Orthogonal polynomials of the scores of all cells, of mean square 1."""
+    axes = [np.linspace(-1, 1, k) if k > 1 else np.zeros(1) for k in shape]
+    cells = [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")]
+    columns = [np.ones(len(cells[0]))]
+    for cell, degree, size in zip(cells, moments, shape, strict=False):
+        if degree >= size:
+            must = f"fewer moments than scores ({size})"
+            raise argument_error("smoothing", must, degree)
+        columns += [cell**k for k in range(1, degree + 1)]
+    if len(shape) == 2:
+        columns += [cells[0] ** k * cells[1] ** k for k in range(1, moments[2] + 1)]
+    orthonormal, _ = np.linalg.qr(np.stack(columns, axis=1))
+    return orthonormal * np.sqrt(len(orthonormal))
+
 
 DECIMALS = 10
 """Cumulative shares that agree to this many decimals are equal."""

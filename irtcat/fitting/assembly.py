@@ -22,7 +22,7 @@ from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.outcome import Ending
-from irtcat.fitting.problem.uncategorised import likelihood_notes, share_at_edge
+from irtcat.fitting.problem.item_models import likelihood_notes, share_at_edge
 from irtcat.fitting.result import Fit
 from irtcat.io.source import ResponseSource
 from irtcat.models import (

@@ -18,8 +18,7 @@ from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
 from irtcat.responses import Responses
-from irtcat.responses._repeats import suspect_repeats
-from irtcat.responses._summary import rare_cells
+from irtcat.responses._summary import rare_cells, suspect_repeats
 
 FIRST_CELLS, MOST_CELLS = 2**16, 2**22
 """Responses read at a time: few at first, as most data are connected by their first rows."""

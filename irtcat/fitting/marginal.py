@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from irtcat._common.blas import one_blas_thread
 from irtcat._common.checks import argument_error
+from irtcat._common.compilation import one_blas_thread
 from irtcat._common.precision import precision
 from irtcat.fitting.assembly import fit_of
 from irtcat.fitting.design import check_space

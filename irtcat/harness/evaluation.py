@@ -17,8 +17,7 @@ from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import SESSION, earlier_plan, run_folder, store_file
 from irtcat.harness.items import Item, read_items
-from irtcat.harness.outcome import read_costs
-from irtcat.harness.result import Evaluation, evaluation_of, write_evaluation
+from irtcat.harness.result import Evaluation, evaluation_of, read_costs, write_evaluation
 from irtcat.prediction import ShortForm
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions

@@ -10,8 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, resolve_duplicates
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
-from irtcat.responses._forms import form_of
-from irtcat.responses._layout import has_first_item, has_ids
+from irtcat.responses._layout import form_of, has_first_item, has_ids
 from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,

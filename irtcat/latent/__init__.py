@@ -12,7 +12,6 @@ from irtcat.latent.adaptive import (
     adaptive_quadrature,
     root_of,
 )
-from irtcat.latent.coded_responses import cells_of, round_up, rows_on_device
 from irtcat.latent.density import Density, density_of
 from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, fold_rows, line_posteriors
 from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
@@ -26,7 +25,7 @@ from irtcat.latent.grid import (
     row_chunks,
     two_tier_step,
 )
-from irtcat.latent.layout import LayoutPlan, LineQuadrature
+from irtcat.latent.layout import LayoutPlan, LineQuadrature, cells_of, round_up, rows_on_device
 from irtcat.latent.likelihood import LIMIT, grid_nodes, grid_points, item_curves, log_likelihoods
 from irtcat.latent.line import (
     Layout,
@@ -44,6 +43,7 @@ from irtcat.latent.linear_predictors import (
     chained,
     has_numpy_terms,
     item_parts,
+    logistic_terms,
     one_answer,
     part_observed,
     part_terms,
@@ -51,7 +51,6 @@ from irtcat.latent.linear_predictors import (
     predictor_bends,
     scores_of,
 )
-from irtcat.latent.logistic_terms import logistic_terms
 from irtcat.latent.modes import posterior_modes
 from irtcat.latent.population import (
     CorrelationTerms,

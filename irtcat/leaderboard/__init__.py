@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.best_of import best as best
     from irtcat.leaderboard.board import Leaderboard as Leaderboard
     from irtcat.leaderboard.board import Run as Run
-    from irtcat.leaderboard.cell_evaluation import CELL_METHODS as CELL_METHODS
-    from irtcat.leaderboard.cell_evaluation import CellEvaluation as CellEvaluation
-    from irtcat.leaderboard.cell_evaluation import evaluate_cells as evaluate_cells
+    from irtcat.leaderboard.cell_probabilities import CELL_METHODS as CELL_METHODS
+    from irtcat.leaderboard.cell_probabilities import CellEvaluation as CellEvaluation
     from irtcat.leaderboard.cell_probabilities import Cells as Cells
     from irtcat.leaderboard.cell_probabilities import cells as cells
+    from irtcat.leaderboard.cell_probabilities import evaluate_cells as evaluate_cells
     from irtcat.leaderboard.comparison import Comparison as Comparison
     from irtcat.leaderboard.comparison import compare as compare
     from irtcat.leaderboard.comparisons import Comparisons as Comparisons
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.gaps import reliable_gaps as reliable_gaps
     from irtcat.leaderboard.grouping import Groups as Groups
     from irtcat.leaderboard.grouping import groups as groups
+    from irtcat.leaderboard.hold_outs import split_subjects as split_subjects
     from irtcat.leaderboard.horizons import Horizons as Horizons
     from irtcat.leaderboard.horizons import horizon as horizon
     from irtcat.leaderboard.indexing import Index as Index
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.sequential import compare_sequential as compare_sequential
     from irtcat.leaderboard.sequential import random_order as random_order
     from irtcat.leaderboard.sets import headroom as headroom
-    from irtcat.leaderboard.splits import split_subjects as split_subjects
     from irtcat.leaderboard.trends import Trend as Trend
     from irtcat.prediction import full_scores as full_scores
 else:
@@ -54,8 +54,9 @@ else:
         {
             "irtcat.leaderboard.best_of": "Best best",
             "irtcat.leaderboard.board": "Leaderboard Run",
-            "irtcat.leaderboard.cell_evaluation": "CELL_METHODS CellEvaluation evaluate_cells",
-            "irtcat.leaderboard.cell_probabilities": "Cells cells",
+            "irtcat.leaderboard.cell_probabilities": (
+                "CELL_METHODS CellEvaluation Cells cells evaluate_cells"
+            ),
             "irtcat.leaderboard.comparison": "Comparison compare",
             "irtcat.leaderboard.comparisons": "Comparisons compare_all",
             "irtcat.leaderboard.completion": "Completion ProbePlan complete probe",
@@ -70,7 +71,7 @@ else:
             "irtcat.leaderboard.recommendation": "Recommendation recommend",
             "irtcat.leaderboard.sequential": "SequentialComparison compare_sequential random_order",
             "irtcat.leaderboard.sets": "headroom",
-            "irtcat.leaderboard.splits": "split_subjects",
+            "irtcat.leaderboard.hold_outs": "split_subjects",
             "irtcat.leaderboard.trends": "Trend",
             "irtcat.prediction": "full_scores",
         },

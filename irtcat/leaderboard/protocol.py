@@ -13,8 +13,7 @@ from irtcat._common.progress import ProgressOption, with_progress
 from irtcat.io import as_responses
 from irtcat.io.convert import ResponsesLike
 from irtcat.leaderboard.board import Leaderboard
-from irtcat.leaderboard.hold_outs import HoldOuts, ProtocolPlan
-from irtcat.leaderboard.splits import LEAVE_OUT, left_out_groups
+from irtcat.leaderboard.hold_outs import LEAVE_OUT, HoldOuts, ProtocolPlan, left_out_groups
 from irtcat.models import get_model
 from irtcat.prediction import ESTIMATORS
 from irtcat.responses import Responses

@@ -7,11 +7,11 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.prediction import short_forms as short_forms
     from irtcat.prediction.estimators import ESTIMATORS as ESTIMATORS
-    from irtcat.prediction.flags import OUT_OF_RANGE as OUT_OF_RANGE
-    from irtcat.prediction.flags import UNLIKE as UNLIKE
     from irtcat.prediction.form import ShortForm as ShortForm
     from irtcat.prediction.freezing import short_form as short_form
     from irtcat.prediction.predicting import predict as predict
+    from irtcat.prediction.result import OUT_OF_RANGE as OUT_OF_RANGE
+    from irtcat.prediction.result import UNLIKE as UNLIKE
     from irtcat.prediction.result import Estimate as Estimate
     from irtcat.prediction.result import Prediction as Prediction
     from irtcat.prediction.task import Estimator as Estimator
@@ -23,11 +23,10 @@ else:
         {
             "irtcat.prediction": "short_forms",
             "irtcat.prediction.estimators": "ESTIMATORS",
-            "irtcat.prediction.flags": "OUT_OF_RANGE UNLIKE",
             "irtcat.prediction.form": "ShortForm",
             "irtcat.prediction.freezing": "short_form",
             "irtcat.prediction.predicting": "predict",
-            "irtcat.prediction.result": "Estimate Prediction",
+            "irtcat.prediction.result": "OUT_OF_RANGE UNLIKE Estimate Prediction",
             "irtcat.prediction.task": "Estimator Task full_scores",
         },
     )

@@ -15,10 +15,9 @@ from scipy.special import expit, logit, ndtri
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.prediction.equating import GRID, Equating, Kind
 from irtcat.prediction.factor_scores import FactorScores
-from irtcat.prediction.flags import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST
 from irtcat.prediction.intervals import mixture_interval
 from irtcat.prediction.out_of_range import ALONE, Estimates, Evidence, Priors, Range, shared_priors
-from irtcat.prediction.result import Estimate
+from irtcat.prediction.result import BEST, EXPECTED, OTHER_ANSWERS, WEAKEST, Estimate
 from irtcat.selection.expectation import EXPECTATIONS, ScoreSummary, expectation_of
 
 ENDS = ("stronger", "weaker")
@@ -71,7 +70,7 @@ class Mixture(NamedTuple):
         outside: mean out of range.
         outside_sd: SD out of range.
         reason: how each subject is unlike the calibrated ones, if it is out of range (a code of
-            `irtcat.prediction.flags`).
+            `irtcat.prediction.result`).
         is_empty: subjects without any answer.
         evidence: what the answers say of the range.
         priors: prior probabilities of being out of range.

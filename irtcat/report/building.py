@@ -13,7 +13,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.progress import ProgressOption, Steps, part_of, with_progress
 from irtcat._files.writing import check_target, replacing
-from irtcat.prediction.flags import WHOSE as ESTIMANDS  # the module of estimands needs scipy
+from irtcat.prediction.result import WHOSE as ESTIMANDS  # the module of estimands needs scipy
 from irtcat.report.headline import headline, word_for
 from irtcat.report.names import item_names
 from irtcat.report.page import page
@@ -26,8 +26,7 @@ from irtcat.report.ranking import (
     session_text,
 )
 from irtcat.report.reading import Result, read
-from irtcat.report.responses_section import responses_section
-from irtcat.report.sections import Context, sections_of
+from irtcat.report.sections import Context, responses_section, sections_of
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 

@@ -13,7 +13,7 @@ from irtcat._common.progress import Progress, Steps, part_of
 from irtcat._common.types import FloatArray
 from irtcat.cat import FullScore
 from irtcat.prediction import OUT_OF_RANGE, UNLIKE
-from irtcat.prediction.flags import WHOSE, whose, whose_scores
+from irtcat.prediction.result import WHOSE, whose, whose_scores
 from irtcat.report.blocks import Block, Section, bar, column, points, shorter, table
 from irtcat.report.reading import Result
 from irtcat.report.remarks import Note

@@ -1,22 +1,231 @@
-"""The sections of results, by their kind."""
+"""The sections of results by their kind, of responses, and of output folders."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from irtcat._common.progress import Steps
+from irtcat._common.checks import InputError
+from irtcat._common.progress import Progress, Steps
 from irtcat.report import tables as _tables
-from irtcat.report.blocks import Section
+from irtcat.report.bank import bank_section
+from irtcat.report.blocks import Section, table_of
 from irtcat.report.names import listed
-from irtcat.report.ranking import RankedModels
-from irtcat.report.reading import Result
+from irtcat.report.ranking import RankedModels, interval_name
+from irtcat.report.reading import NOT_OVER, Result
 from irtcat.report.remarks import Note
-from irtcat.report.responses_section import SUSPECT, suspect_note
+from irtcat.report.sessions import sessions
+from irtcat.report.tables import facts_of
+from irtcat.responses import Responses
 
 if TYPE_CHECKING:
     from irtcat.cat import Session
+
+
+def scale(name: str, contents: dict[str, Any]) -> list[Section]:
+    """Sections of scales: an overview with all decisions, and the items of each scale."""
+    tables, banks = contents["tables"], contents["banks"]
+    scales, decisions = tables["scales"], tables["decisions"]
+    ids = {"decisions": ("scale", "item")}
+    for key, names in ids.items():
+        for column_name in set(names) & set(tables[key]):
+            tables[key][column_name] = tables[key][column_name].fillna("")
+    facts = {
+        "Scales": str(len(scales)),
+        "Items offered": f"{int(scales['items'].sum()):,}",
+        "Items retained": f"{int(scales['retained'].sum()):,}",
+    }
+    blocks = [
+        table_of(scales, "Scales", long=()),
+        table_of(
+            decisions,
+            "Decisions, in order",
+            filters=[c for c in ("scale", "action") if len(set(decisions[c])) > 1],
+            minor=("df",),
+        ),
+    ]
+    if "items" in tables:
+        shown = tables["items"].drop(columns=[c for c in ("se_c",) if c in tables["items"]])
+        first = ["item", *[c for c in shown.columns if c != "item"]]
+        blocks.append(
+            table_of(
+                shown[first],
+                "All items, retained and removed",
+                filters=[c for c in ("scale", "status") if c in shown],
+                percent=("proportion_correct",),
+                minor=("se_a", "se_b", "df", "communality", "s_x2"),
+            )
+        )
+    status = scales.loc[scales["status"].astype(str) != "ok", ["scale", "status"]]
+    notes = tuple(Note(f"Scale {row.scale}: {row.status}.", "Items") for row in status.itertuples())
+    dropped = (decisions["action"] == "drop").sum()
+    intro = f"{dropped:,} items were dropped; each decision states its statistic and threshold."
+    title = f"Evaluation scales: {name}"
+    out = [Section(title, (intro,), facts=facts, blocks=blocks, notes=notes)]
+    for stem, bank in banks.items():
+        curves = tables.get(f"{stem}_curves")
+        out.append(bank_section(f"scale {stem}", bank, curves=curves))
+    return out
+
+
+def evaluation(
+    name: str,
+    contents: dict[str, Any],
+    score_text: Callable[["Session"], str] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> list[Section]:
+    """Sections of the adaptive evaluation of a live model: results, items and sessions.
+
+    Args:
+        name: for the heading.
+        contents: the result, the tables and the stores of the folder.
+        score_text: see `sessions`.
+        names: texts of items whose ids are hashes.
+    """
+    result, tables = contents["result"], contents["tables"]
+    facts = {key: value for key, value in facts_of(_readable(result)).items() if value}
+    for key in ("Unlike", "Flags", "Notes"):
+        facts.pop(key, None)  # said under what to check
+    notes = _notes(result)
+    traced = [
+        sessions(store.name, store, score_text, names, facts=not facts)
+        for store in contents["stores"]
+    ]
+    if not facts:
+        return [
+            Section(f"Adaptive evaluation: {name}", notes=tuple(notes)),
+            *(replace(one, title=f"{one.title} of {name}") for one in traced),
+        ]
+    blocks = [block for one in traced for block in one.blocks]
+    for stem, frame in tables.items():
+        if len(frame) and not (traced and "item" in frame):  # the steps of the session have them
+            first = [c for c in ("item", "subject") if c in frame]
+            rest = [c for c in frame.columns if c not in first]
+            blocks.append(table_of(frame[[*first, *rest]], stem.capitalize()))
+    intro = tuple(sentence for one in traced[:1] for sentence in one.intro)
+    return [Section(f"Adaptive evaluation: {name}", intro, facts, blocks, tuple(notes))]
+
+
+def _readable(result: dict[str, Any]) -> dict[str, Any]:
+    """A result with what belongs together in one entry: score and interval, rank, ability, cost."""
+    values = {key: value for key, value in result.items() if value is not None}
+    for key in ("theta", "se"):  # a list if multidimensional, which is not an interval
+        if isinstance(values.get(key), list):
+            values[key] = ", ".join(f"{float(value):.4g}" for value in values[key])
+    out: dict[str, Any] = {}
+    if _all_numbers(values, "score", "lower", "upper"):
+        score, low, high = (f"{100 * values.pop(key):.1f}" for key in ("score", "lower", "upper"))
+        level = values.pop("level", None)
+        interval = interval_name(level if isinstance(level, float) else None)
+        out["score"] = f"{score} % ({interval} {low} to {high} %)"
+    if _all_numbers(values, "rank", "n_calibrated"):
+        out["rank"] = f"{values.pop('rank'):,} of {values.pop('n_calibrated') + 1:,}"
+        if _all_numbers(values, "rank_lower", "rank_upper"):
+            out["rank"] += f" ({values.pop('rank_lower'):,} to {values.pop('rank_upper'):,})"
+    if _all_numbers(values, "n_items", "n_bank"):
+        out["items_run"] = f"{values.pop('n_items'):,} of {values.pop('n_bank'):,}"
+    if "theta" in values and "se" in values and "," not in str(values["theta"]):
+        out["theta"] = f"{values.pop('theta'):.3f} (SE {values.pop('se'):.3f})"
+    if _all_numbers(values, "cost", "full_cost"):
+        out["cost"] = f"{values.pop('cost'):,.4g} of {values.pop('full_cost'):,.4g}"
+    model = {"model": values.pop("model")} if "model" in values else {}
+    return model | out | values
+
+
+def _all_numbers(values: dict[str, Any], *keys: str) -> bool:
+    return all(
+        isinstance(values.get(key), (int, float)) and not isinstance(values[key], bool)
+        for key in keys
+    )
+
+
+def _notes(result: dict[str, Any]) -> list[Note]:
+    """What to check of a result; the ranking has what is odd about its score."""
+    notes = []
+    for key in ("flags", "notes", "warnings", "note", "warning"):
+        value = result.get(key)
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        notes += [Note(str(text), "Runs", text == NOT_OVER) for text in texts if text]
+    return notes
+
+
+SUSPECT = 0.5
+"""Items above this suspicion are more likely mislabelled or ambiguous than not."""
+
+MANY_RESPONSES = 3_000_000
+"""With more responses, labels are not checked."""
+
+
+def suspect_note(ids: list[str], names: Mapping[str, str]) -> Note:
+    """The note about items with suspect labels."""
+    subject = "item is" if len(ids) == 1 else "items are"
+    text = f"{len(ids):,} {subject} more likely mislabelled or ambiguous than not"
+    first = ", first " if len(ids) > 3 else ": "
+    return Note(f"{text}{first}{listed(ids[:3], names)}.", "Items", serious=True)
+
+
+def responses_section(
+    responses: Responses, results: list[Result], names: Mapping[str, str], progress: Progress | None
+) -> Section:
+    """The section of the responses and their possible problems."""
+    summary = responses.summary()
+    notes = [Note(f"{flag}.", "Data") for flag in summary.flags]
+    if responses.has_missing:
+        notes.append(Note(f"{summary.share_missing:.1%} of the responses are missing.", "Data"))
+    facts = {
+        "Subjects": f"{summary.n_subjects:,}",
+        "Items": f"{summary.n_items:,}",
+        "Responses": f"{summary.n_responses:,}",
+        "Kind": summary.kind,
+        "Mean": f"{summary.mean:.3f}",
+    }
+    blocks = []
+    suspects = _suspects(responses, results, progress)
+    if suspects is not None and len(suspects):
+        ids = suspects.index.astype(str).tolist()
+        notes.append(suspect_note(ids, names))
+        keep = ["suspicion", "p_wrong_key", "p_unrelated", "a", "share", "n", "reasons"]
+        shown, texts = suspects[keep].reset_index(), [names.get(name, "") for name in ids]
+        named = {}
+        if any(texts):
+            shown, named = shown.assign(question=texts), {"texts": "question"}
+        blocks.append(
+            _tables.table_of(
+                shown,
+                "Items with suspect labels",
+                long=("reasons", "question"),
+                opens=1,
+                main=("suspicion", "share"),
+                minor=("n", "a"),
+                percent=("share",),
+                sort=("suspicion", -1),
+                **named,
+            )
+        )
+    return Section("The data", (), facts, blocks, tuple(notes))
+
+
+def _suspects(
+    responses: Responses, results: list[Result], progress: Progress | None
+) -> pd.DataFrame | None:
+    """Items with suspect labels; None without a bank of right/wrong items to test them."""
+    from irtcat.diagnose import labels
+
+    ids = set(map(str, responses.item_ids))
+    for result in results:
+        if result.kind != "bank" or not ids <= set(map(str, result.value.item_ids)):
+            continue
+        if not responses.is_binary or responses.values.size > MANY_RESPONSES:
+            return None
+        try:
+            ranking = labels.rank(responses, result.value, mismatch="accept", progress=progress)
+            table = ranking.to_frame()
+        except InputError:
+            return None
+        return table[table["suspicion"] > SUSPECT]
+    return None
+
 
 HEADROOM = "The difficulty of each test set, and how well it still distinguishes the best subjects."
 
@@ -109,12 +318,8 @@ def _sections(result: Result, context: Context) -> list[Section]:
     """The sections of one result."""
     name, value = result.name, result.value
     if result.kind == "scale":  # this, sessions and banks need JAX, which tables do not
-        from irtcat.report.folders import scale
-
         return scale(name, value)
     if result.kind == "evaluation":
-        from irtcat.report.folders import evaluation
-
         return evaluation(name, value, context.score_text, context.names)
     if result.kind == "sessions":
         from irtcat.report.sessions import sessions

@@ -37,8 +37,7 @@ from irtcat.responses._matrix import (
 )
 from irtcat.responses._metadata import align_metadata
 from irtcat.responses._npz import TrialScores, read_archive, saved_arrays
-from irtcat.responses._repeats import earlier_equal
-from irtcat.responses._summary import ResponsesSummary, find_flags, score_range
+from irtcat.responses._summary import ResponsesSummary, earlier_equal, find_flags, score_range
 from irtcat.responses._table import (
     BASE_ITEM,
     CellMatrix,

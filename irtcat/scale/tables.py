@@ -16,8 +16,7 @@ from irtcat.diagnose import (
     s_x2,
 )
 from irtcat.responses import Responses
-from irtcat.scale.calibrator import Calibrator
-from irtcat.scale.rounds import communality
+from irtcat.scale.calibrator import Calibrator, communality
 from irtcat.scoring import Ability, score
 
 GRID = np.round(np.linspace(-4, 4, 81), 10)

@@ -11,11 +11,10 @@ from irtcat.scoring.groups import (
     warn_of_mixture,
     with_versions,
 )
-from irtcat.scoring.matching import match
 from irtcat.scoring.plausible import plausible_values
 from irtcat.scoring.points import bias_slope, tied_nodes
 from irtcat.scoring.posteriors import changes_too_fast, posterior, row_blocks, standardised
-from irtcat.scoring.scorer import score, subject_priors
+from irtcat.scoring.scorer import match, score, subject_priors
 from irtcat.scoring.sum_scores import log_score_probabilities, sum_score_table
 
 __all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]

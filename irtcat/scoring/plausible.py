@@ -12,8 +12,8 @@ from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring.estimators import ScoringTask, bank_posterior
 from irtcat.scoring.groups import Members, members_of_groups, refuse_versions, warn_of_mixture
-from irtcat.scoring.matching import match
 from irtcat.scoring.posteriors import quantile
+from irtcat.scoring.scorer import match
 
 
 def plausible_values(

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import InputError, argument_error, check_unique, shorten
-from irtcat._common.numbers import whole_number_in
+from irtcat._common.checks import InputError, argument_error, check_unique, shorten, whole_number_in
 from irtcat._common.types import IntArray
 from irtcat.io.text import column_numbers, read_table
 from irtcat.responses import Responses
@@ -15,12 +14,11 @@ from irtcat.selection.balanced import balanced_weights
 from irtcat.selection.constraints import Constraints
 from irtcat.selection.expectation import EXPECTATIONS
 from irtcat.selection.gaussian import continued
-from irtcat.selection.request import read_allowed
 from irtcat.selection.sampling import choose_stratified
 from irtcat.selection.selecting import as_subset, select
 from irtcat.selection.strategies import STRATEGIES
 from irtcat.selection.subset import LISTED, Request, Subset
-from irtcat.selection.task import Task
+from irtcat.selection.task import Task, read_allowed
 
 
 def plain_request(

@@ -14,16 +14,17 @@ from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.selection.expectation import expectation_of
-from irtcat.selection.request import (
+from irtcat.selection.strategies import STRATEGIES, default_strategy
+from irtcat.selection.subset import Request, Subset
+from irtcat.selection.task import (
+    Choice,
+    Task,
     as_range,
     item_values,
     read_allowed,
     read_constraints,
     read_groups,
 )
-from irtcat.selection.strategies import STRATEGIES, default_strategy
-from irtcat.selection.subset import Request, Subset
-from irtcat.selection.task import Choice, Task
 
 
 @documented(STRATEGIES)

@@ -16,7 +16,7 @@ from irtcat.cat import StoreError
 from irtcat.service.api.schemas import document_errors
 from irtcat.service.assembly import add_routes, imported, include
 from irtcat.service.base.errors import ServiceError, problem
-from irtcat.service.middleware.stack import checked_url, middleware
+from irtcat.service.middleware import checked_url, middleware
 from irtcat.service.storage.context import Service
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.scoring import subject_labels
-from irtcat.selection.request import read_groups
+from irtcat.selection.task import read_groups
 
 TERMS = ("intercept", "log_size", "difficulty", "log_size x difficulty")
 ERRORS = ("items", "subjects", "both", "independent")

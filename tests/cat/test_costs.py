@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from irtcat import InputError, ItemBank, predict, select
 from irtcat.cat import Config, Session, plan_evaluation, replay
-from irtcat.cat.offline.document import document_of
+from irtcat.cat.offline.page import document_of
 
 RNG = np.random.default_rng(5)
 N = 80

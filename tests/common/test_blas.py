@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 from irtcat import fit
-from irtcat._common.blas import one_blas_thread
+from irtcat._common.compilation import one_blas_thread
 from irtcat.fitting import marginal
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from irtcat import InputError, Responses
 from irtcat.equating import METHODS, equate, loglinear
-from irtcat.equating.smoothing import smooth
+from irtcat.equating.observed import smooth
 
 
 @pytest.fixture(scope="module")

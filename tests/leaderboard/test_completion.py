@@ -7,13 +7,13 @@ from scipy.stats import t as student
 
 from irtcat import InputError
 from irtcat.leaderboard import complete, probe
+from irtcat.leaderboard.completion import score_table
 from irtcat.leaderboard.score_factors import (
     DF,
     _FactorIterations,
     fit_score_factors,
     posterior_abilities,
 )
-from irtcat.leaderboard.score_table import score_table
 
 
 def simulated(seed, n=60, n_benchmarks=40, share=0.35, rank=2):

@@ -8,8 +8,7 @@ import pytest
 
 from irtcat import EM, InputError, ItemBank, Responses, fit, scale
 from irtcat.cli import main
-from irtcat.scale.calibrator import Calibrator, guessing_table
-from irtcat.scale.rounds import communality
+from irtcat.scale.calibrator import Calibrator, communality, guessing_table
 
 N = 1500
 GOOD = 12

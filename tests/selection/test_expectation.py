@@ -12,7 +12,7 @@ from irtcat import ItemBank, Responses, leaderboard, predict, select
 from irtcat._common.checks import InputError
 from irtcat.cat import Config, Session
 from irtcat.prediction.equating import GRID, Below, Equating, Kind, full_score_curves
-from irtcat.prediction.flags import EXPECTED
+from irtcat.prediction.result import EXPECTED
 from irtcat.selection import EXPECTATIONS, centred_scores, expectation_of, read_subset, rechoose
 from irtcat.selection.curves import SLOPE_MEAN, ScoreCurves, score_curves
 from irtcat.selection.expectation import ScoreSummary

@@ -10,7 +10,7 @@ from irtcat.service.accounts import accounts, clients
 from irtcat.service.accounts.credentials import service_cookie
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import people, taking
-from irtcat.service.middleware.guard import MOST_BODY
+from irtcat.service.middleware import MOST_BODY
 from irtcat.service.outbox.audit import audit_entries
 from tests.service.helpers import HandClock, publish
 

@@ -10,7 +10,7 @@ from irtcat import InputError
 from irtcat.service.app import create_app
 from irtcat.service.assembly import open_service
 from irtcat.service.base.limits import ADDRESS
-from irtcat.service.middleware.guard import MOST_BODY
+from irtcat.service.middleware import MOST_BODY
 
 
 @pytest.fixture

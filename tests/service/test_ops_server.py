@@ -27,8 +27,7 @@ from irtcat.service.base import limits
 from irtcat.service.base.errors import TooManyError, UnauthorizedError
 from irtcat.service.base.limits import ADDRESS, DEVICE, SIGN_IN, TICKET
 from irtcat.service.base.metrics import JsonFormatter
-from irtcat.service.middleware.observing import Observing
-from irtcat.service.middleware.rate_limits import RateLimits
+from irtcat.service.middleware import Observing, RateLimits
 from irtcat.service.operations import background
 from irtcat.service.operations import server as workers
 from irtcat.service.operations.server import ENVIRONMENT, STARTED, Settings, application

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from irtcat.cat.belief.curves import Curves, Matrices, probabilities_at
 from irtcat.cat.belief.pool import Pool
-from irtcat.cat.named_rule import Settings
+from irtcat.cat.rows import Settings
 from irtcat.prediction.betting import Bets
 
 NONE = -1

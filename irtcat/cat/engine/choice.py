@@ -10,7 +10,7 @@ from irtcat.cat.belief.pool import FixedSubset, Pool
 from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState, Context
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contending
-from irtcat.cat.named_rule import Settings
+from irtcat.cat.rows import Settings
 from irtcat.cat.rules.content import CONTENT, keeping_plan, triable, whole_testlets, without_enemies
 from irtcat.cat.rules.criteria import CRITERIA, expected_variance
 from irtcat.cat.rules.exposure import EXPOSURE

@@ -21,8 +21,7 @@ from irtcat._common.checks import (
 )
 from irtcat._files.json import json_hash, json_value
 from irtcat.cat.belief.line import PRIORS
-from irtcat.cat.named_rule import Part, as_part, part
-from irtcat.cat.rows import Rule
+from irtcat.cat.rows import Part, Rule, as_part, part
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import CONSTANT, METHODS

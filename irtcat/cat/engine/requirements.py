@@ -13,7 +13,7 @@ from irtcat.cat.belief.line import PRIORS
 from irtcat.cat.belief.space import MOST_DIMS
 from irtcat.cat.engine.columns import factors_of
 from irtcat.cat.engine.config import Config, check_config
-from irtcat.cat.named_rule import as_part
+from irtcat.cat.rows import as_part
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import METHODS

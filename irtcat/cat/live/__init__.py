@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.cat.live.database import SQLITE as SQLITE
     from irtcat.cat.live.database import Cursor as Cursor
     from irtcat.cat.live.database import DatabaseKind as DatabaseKind
     from irtcat.cat.live.database import Dialect as Dialect
+    from irtcat.cat.live.database import OpenFiles as OpenFiles
+    from irtcat.cat.live.database import store_errors as store_errors
     from irtcat.cat.live.log import Event as Event
     from irtcat.cat.live.log import Key as Key
     from irtcat.cat.live.log import first_digest as first_digest
     from irtcat.cat.live.log import is_digest as is_digest
-    from irtcat.cat.live.sqlite import SQLITE as SQLITE
-    from irtcat.cat.live.sqlite import OpenFiles as OpenFiles
-    from irtcat.cat.live.sqlite import store_errors as store_errors
     from irtcat.cat.live.store_file import EventLog as EventLog
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "irtcat.cat.live.database": "Cursor DatabaseKind Dialect",
+            "irtcat.cat.live.database": "SQLITE Cursor DatabaseKind Dialect OpenFiles store_errors",
             "irtcat.cat.live.log": "Event Key first_digest is_digest",
-            "irtcat.cat.live.sqlite": "SQLITE OpenFiles store_errors",
             "irtcat.cat.live.store_file": "EventLog",
         },
     )

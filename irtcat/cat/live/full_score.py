@@ -25,7 +25,7 @@ from irtcat.prediction.betting import (
     normal_interval,
     score_of,
 )
-from irtcat.prediction.flags import UNLIKE, whose_scores
+from irtcat.prediction.result import UNLIKE, whose_scores
 
 if TYPE_CHECKING:
     from irtcat.prediction import Prediction

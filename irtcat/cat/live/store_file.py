@@ -8,7 +8,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, brief
 from irtcat._files.formats import FileFormat
-from irtcat.cat.live.database import DATABASES, Database, Dialect, StoreError, scheme_of
+from irtcat.cat.live.database import DATABASES, Database, Dialect, SQLiteFile, StoreError, scheme_of
 from irtcat.cat.live.log import (
     SESSION,
     Event,
@@ -20,7 +20,6 @@ from irtcat.cat.live.log import (
     seal_of,
     status_digest,
 )
-from irtcat.cat.live.sqlite import SQLiteFile
 from irtcat.cat.live.status import SessionStatus
 
 STORE = FileFormat("irtcat-store", "a store", "Name another.")

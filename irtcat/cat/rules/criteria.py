@@ -20,8 +20,7 @@ from jaxtyping import Array, Float
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.curves import Matrices, category_terms
 from irtcat.cat.belief.state import Context
-from irtcat.cat.named_rule import as_part
-from irtcat.cat.rows import GROUP, Criterion
+from irtcat.cat.rows import GROUP, Criterion, as_part
 from irtcat.cat.rules.estimators import METHODS
 from irtcat.prediction.factor_scores import LONGEST_STEP, NEWTON_STEPS
 

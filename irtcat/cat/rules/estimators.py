@@ -22,8 +22,7 @@ from irtcat.cat.belief.belief import Estimate
 from irtcat.cat.belief.curves import category_terms
 from irtcat.cat.belief.line import highest, if_needed, integral, mode, terms_of, with_error
 from irtcat.cat.belief.state import Context
-from irtcat.cat.named_rule import as_part
-from irtcat.cat.rows import GROUP, Method
+from irtcat.cat.rows import GROUP, Method, as_part
 from irtcat.models import take
 from irtcat.scoring import bias_slope
 

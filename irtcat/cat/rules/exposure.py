@@ -20,8 +20,7 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.state import Context
-from irtcat.cat.named_rule import Part, Settings
-from irtcat.cat.rows import GROUP, ExposureRule
+from irtcat.cat.rows import GROUP, ExposureRule, Part, Settings
 
 LARGEST_SET = 50
 """Largest ``k`` of "randomesque"."""

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from irtcat.cat.belief.state import DRAWS, CatState, Context, uniforms
-from irtcat.cat.named_rule import Settings
+from irtcat.cat.rows import Settings
 from irtcat.prediction.betting import Draw, draw_of
 
 FLOOR = 0.1

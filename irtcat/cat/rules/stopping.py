@@ -27,8 +27,7 @@ from irtcat._common.checks import (
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.line import log_likelihood_of
 from irtcat.cat.belief.state import Context
-from irtcat.cat.named_rule import Part, as_part, part
-from irtcat.cat.rows import GROUP, StoppingRule, Word
+from irtcat.cat.rows import GROUP, Part, StoppingRule, Word, as_part, part
 from irtcat.cat.rules.criteria import factor_posterior
 from irtcat.prediction.betting import betting_interval
 

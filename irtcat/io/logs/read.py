@@ -15,9 +15,8 @@ from irtcat._common.registry import documented
 from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.io.logs.assemble import RUNS, UNSCORED, assemble
 from irtcat.io.logs.choose import OptionChoice, Preference, Preferences, group_name, show_column
-from irtcat.io.logs.find import find_logs
+from irtcat.io.logs.find import LOG_FORMATS, find_logs
 from irtcat.io.logs.format import LogFormat, Request, Skipped
-from irtcat.io.logs.registry import LOG_FORMATS
 from irtcat.io.logs.runs import RunsOfTree, complete_lists, without_copies
 from irtcat.io.logs.scale import ScoreScales
 from irtcat.responses import Responses

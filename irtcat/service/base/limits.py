@@ -7,7 +7,7 @@ several workers, and they are rare.
 
 A school has one address for hundreds of takers, and for the staff beside them. So an address has no
 limit on requests, only on failures to sign in, which are counted by address and by what was guessed
-(see `irtcat.service.middleware.rate_limits`): wrong tickets of a classroom are no wrong passwords.
+(see `irtcat.service.middleware`): wrong tickets of a classroom are no wrong passwords.
 Who shows a valid cookie or token is signed in, and is never refused for what others do at the same
 address.
 """

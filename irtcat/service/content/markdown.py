@@ -18,7 +18,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.html import clean_html
-from irtcat.service.content.xml import local_name, parse_xml
+from irtcat.service.content.qti_xml import local_name, parse_xml
 
 MOST_FORMULA = 2_000
 """Longest formula, in characters."""

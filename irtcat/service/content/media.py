@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from irtcat._common.checks import InputError, brief
-from irtcat.service.content.xml import local_name, parse_xml
+from irtcat.service.content.qti_xml import local_name, parse_xml
 
 MOST_MEDIA = 32 * 2**20
 """Largest media file (32 MiB): ten minutes of speech, or half a minute of film; a person on a slow

@@ -22,10 +22,10 @@ from irtcat.service.content.qti_xml import (
     TEST_TYPES,
     as_number,
     check_attributes,
+    local_name,
     required,
 )
 from irtcat.service.content.records import Item
-from irtcat.service.content.xml import local_name
 
 TEST_PARTS = (
     "qti-assessment-test",

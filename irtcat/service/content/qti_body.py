@@ -10,8 +10,13 @@ from xml.etree.ElementTree import Element
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.html import VOID
-from irtcat.service.content.qti_xml import as_number, check_attributes, number_text, required
-from irtcat.service.content.xml import local_name
+from irtcat.service.content.qti_xml import (
+    as_number,
+    check_attributes,
+    local_name,
+    number_text,
+    required,
+)
 
 LEFT_OUT = {
     "qti-stylesheet": "style sheets",

@@ -16,10 +16,12 @@ from irtcat.service.content.qti_xml import (
     check_attributes,
     decode_name,
     in_version_3,
+    local_name,
+    namespace,
+    parse_xml,
     required,
 )
 from irtcat.service.content.records import Media, Picture, Stimulus
-from irtcat.service.content.xml import local_name, namespace, parse_xml
 
 MOST_XML = 2**23
 """Largest XML file of an item or a manifest, in bytes: 8 MiB hold a manifest of 20,000 items."""

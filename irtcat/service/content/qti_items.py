@@ -15,12 +15,12 @@ from irtcat.service.content.qti_scoring import qti_key
 from irtcat.service.content.qti_xml import (
     check_attributes,
     decode_name,
+    local_name,
     required,
     turn_pairs,
     turned,
 )
 from irtcat.service.content.records import Choice, Item
-from irtcat.service.content.xml import local_name
 
 ITEM_PARTS = (
     "qti-response-declaration",

@@ -15,8 +15,7 @@ from xml.etree.ElementTree import Element
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.qti_xml import as_number, check_attributes, required
-from irtcat.service.content.xml import local_name
+from irtcat.service.content.qti_xml import as_number, check_attributes, local_name, required
 
 TEMPLATES: dict[str, str] = {
     "match_correct": "match",

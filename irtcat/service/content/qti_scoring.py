@@ -18,10 +18,9 @@ from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.keys import Key, checked_key, unit_of
 from irtcat.service.content.qti_processing import Declaration, Processing
-from irtcat.service.content.qti_xml import QTI, as_number, check_attributes, number_text
+from irtcat.service.content.qti_xml import QTI, as_number, check_attributes, local_name, number_text
 from irtcat.service.content.records import KINDS, Item
 from irtcat.service.content.scoring import qti_value, scored
-from irtcat.service.content.xml import local_name
 
 MOST_RESPONSES = 5_040
 """Most responses of an item that are scored to find its key: all orders of seven choices."""

@@ -28,10 +28,11 @@ from irtcat.service.content.qti_xml import (
     TEMPLATES,
     TEST_TYPE,
     encode_name,
+    local_name,
+    parse_xml,
     turn_pairs,
 )
 from irtcat.service.content.records import KINDS, ONLY_IN, Choice, Item, Stimulus
-from irtcat.service.content.xml import local_name, parse_xml
 
 LOM = "http://ltsc.ieee.org/xsd/LOM"
 TEST_FILE = "test.xml"

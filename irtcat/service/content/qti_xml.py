@@ -1,13 +1,61 @@
-"""The XML of QTI: names, attributes and values; QTI 2.1 and 2.2 under the names of 3.0."""
+"""The XML of QTI: names, attributes and values; QTI 2.1 and 2.2 under the names of 3.0.
+
+The XML is untrusted: no document type, no entities, nothing fetched, bounded depth.
+"""
 
 import re
 from decimal import Decimal
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, ParseError
 
-from irtcat._common.checks import InputError, shorten
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from irtcat._common.checks import InputError, one_line, shorten
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.numerals import number_of
-from irtcat.service.content.xml import local_name, namespace
+
+MOST_DEPTH = 100
+"""Deepest nesting of elements: content nests ten deep, and Python's stack ends near a thousand."""
+
+
+def parse_xml(data: bytes, where: str) -> Element:
+    """The root element of an XML document.
+
+    A document type is refused whether it declares entities or not: those that expand to gigabytes,
+    or read files, start with one, and neither QTI nor SVG need it.
+
+    Raises:
+        InputError: naming the file.
+    """
+    try:
+        root: Element = fromstring(data, forbid_dtd=True)
+    except DefusedXmlException:
+        advice = "Remove the <!DOCTYPE ...>"
+        raise InputError(f"{where}: expected XML without a document type. {advice}.") from None
+    except ParseError as error:
+        raise InputError(
+            f"{where}: expected XML. Got something else ({one_line(error)})."
+        ) from None
+    except (ValueError, LookupError) as error:  # an unknown or a multi-byte encoding
+        reason = shorten(one_line(error))
+        raise InputError(f"{where}: expected XML in UTF-8 ({reason}).") from None
+    level = [root]
+    for _ in range(MOST_DEPTH):
+        level = [child for element in level for child in element]
+        if not level:
+            return root
+    raise InputError(f"{where}: expected XML with at most {MOST_DEPTH} nested elements.")
+
+
+def namespace(element: Element) -> str:
+    """The namespace of an element; empty if it has none."""
+    return element.tag[1:].partition("}")[0] if element.tag.startswith("{") else ""
+
+
+def local_name(element: Element) -> str:
+    """The name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
+
 
 QTI = "http://www.imsglobal.org/xsd/imsqtiasi_v3p0"
 PACKAGING = "http://www.imsglobal.org/xsd/qti/qtiv3p0/imscp_v1p1"

@@ -15,8 +15,8 @@ from irtcat.service.content.item_set import ItemSet
 from irtcat.service.content.keys import Key, limited, map_totals
 from irtcat.service.content.numerals import number_of
 from irtcat.service.content.qti_processing import Declaration, Processing
+from irtcat.service.content.qti_xml import parse_xml
 from irtcat.service.content.records import KINDS, Item
-from irtcat.service.content.xml import parse_xml
 
 MOST_TEXT = 1_000
 """Longest text entry, in characters."""

@@ -10,7 +10,7 @@ for step in range(1_000):
 
 from irtcat._common.lazy import public_names
 from irtcat.training.online.batch import Batch
-from irtcat.training.online.rules import RULES, UsefulnessRule
+from irtcat.training.online.choice import RULES, UsefulnessRule
 from irtcat.training.online.selector import Selector
 
 __all__ = ["RULES", "Batch", "Selector", "UsefulnessRule"]

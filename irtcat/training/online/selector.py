@@ -19,7 +19,15 @@ from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.formats import FileFormat
 from irtcat.training.online.belief import RECORD, Belief
-from irtcat.training.online.choice import LEAST, QuickScores, UsefulnessTable, allocate, rested, top
+from irtcat.training.online.choice import (
+    LEAST,
+    RULES,
+    QuickScores,
+    UsefulnessTable,
+    allocate,
+    rested,
+    top,
+)
 from irtcat.training.online.inputs import (
     largest_remainder,
     read_features,
@@ -30,7 +38,6 @@ from irtcat.training.online.inputs import (
 from irtcat.training.online.moments import probability_moments, usefulness_moments
 from irtcat.training.online.outcomes import as_numbers, read_outcomes, read_rewards
 from irtcat.training.online.prompts import BROKEN_PRIOR
-from irtcat.training.online.rules import RULES
 
 POOL = 4
 """Candidates for each prompt to choose, by the quick score; among them the exact one decides."""
