@@ -267,6 +267,8 @@ class ItemBank:
             answers: categories from 0 on, below 0 where there is none.
         """
         unused = self.unused_categories
+        if not unused.any():
+            return np.zeros(np.broadcast_shapes(np.shape(items), np.shape(answers)), bool)
         code = np.clip(answers, 0, unused.shape[1] - 1)
         return (items >= 0) & (answers == code) & unused[np.maximum(items, 0), code]
 

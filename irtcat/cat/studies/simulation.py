@@ -57,7 +57,7 @@ def simulate(
             with its mean and covariance, as ``note`` of the report says.
         counts: exposure so far (``counts`` of an earlier report); for the rule "sympson-hetter" the
             parameters of `calibrate_exposure` (required).
-        block: subjects at a time; by default what fits in 256 MB, on a CPU at most 1,000, and 50
+        block: subjects at a time; by default what fits in 256 MB, on a CPU at most 2,500, and 50
             where an exposure rule uses the counts so far (a rate then exceeds its maximum by at
             most 50 over the number of subjects).
         precision: "float64", "float32", or "auto" (float32 from a million cells on).
