@@ -7,10 +7,10 @@ from irtcat._common.lazy import lazy_names
 if TYPE_CHECKING:
     from irtcat.responses import datasets as datasets
     from irtcat.responses._summary import Flag as Flag
+    from irtcat.responses._summary import ResponsesSummary as ResponsesSummary
+    from irtcat.responses._table import BASE_ITEM as BASE_ITEM
     from irtcat.responses.judgements import combine_judges as combine_judges
-    from irtcat.responses.responses import BASE_ITEM as BASE_ITEM
     from irtcat.responses.responses import Responses as Responses
-    from irtcat.responses.responses import ResponsesSummary as ResponsesSummary
     from irtcat.responses.responses import frame_table as frame_table
     from irtcat.responses.responses import long_responses as long_responses
     from irtcat.responses.responses import read_npz as read_npz
@@ -20,9 +20,10 @@ else:
         __name__,
         {
             "irtcat.responses": "datasets",
-            "irtcat.responses._summary": "Flag",
+            "irtcat.responses._summary": "Flag ResponsesSummary",
+            "irtcat.responses._table": "BASE_ITEM",
             "irtcat.responses.judgements": "combine_judges",
-            "irtcat.responses.responses": "BASE_ITEM Responses ResponsesSummary frame_table "
-            "long_responses read_npz responses_of",
+            "irtcat.responses.responses": "Responses frame_table long_responses read_npz "
+            "responses_of",
         },
     )

@@ -24,38 +24,9 @@ from irtcat._common.positions import selected_positions
 from irtcat._files.archives import arrays_as_bytes, npz_target, write_arrays
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import replacing
-from irtcat.responses._frames import as_pandas, frame_kind, imported, polars_frame
+from irtcat.responses import _frames, _matrix, _npz, _summary, _table, _trials
 from irtcat.responses._key import key_of
-from irtcat.responses._matrix import (
-    as_matrix,
-    as_numbers,
-    check_items_only,
-    choose_ids,
-    encode_responses,
-    observed,
-    row_blocks,
-)
 from irtcat.responses._metadata import align_metadata
-from irtcat.responses._npz import TrialScores, read_archive, saved_arrays
-from irtcat.responses._summary import ResponsesSummary, earlier_equal, find_flags, score_range
-from irtcat.responses._table import (
-    BASE_ITEM,
-    CellMatrix,
-    ReadingOptions,
-    SourceTable,
-    find_long_columns,
-    further_columns,
-    names_of,
-)
-from irtcat.responses._trials import (
-    as_trial_values,
-    check_trial_values,
-    check_trials,
-    count_shares,
-    exact_shares,
-    mean_of_trials,
-    spread_trials,
-)
 from irtcat.responses._words import Coding, declared_codes, missing_texts
 from irtcat.responses.long import read_long
 
@@ -126,7 +97,7 @@ class Responses:
             got = self.choices.shape
             raise argument_error("choices", f"of shape {shape}, to match the ids", got)
         if self.trial_values is not None:
-            check_trial_values(self.trial_values, self.trials, shape)
+            _trials.check_trial_values(self.trial_values, self.trials, shape)
         for name in ("values", "subject_ids", "item_ids", "trials", "trial_values", "choices"):
             if getattr(self, name) is None:
                 continue
@@ -241,19 +212,19 @@ class Responses:
             >>> r.values.tolist(), r.codes
             ([[0, 3], [1, 2]], (1, 2, 3, 4))
         """
-        matrix, row_names, column_names = as_matrix(X)
+        matrix, row_names, column_names = _matrix.as_matrix(X)
         words, codes = declared_codes(codes)
-        rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
-        columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
+        rows = _matrix.choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
+        columns = _matrix.choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
         subject_metadata = align_metadata("subjects", subjects, rows)
         item_metadata = align_metadata("items", items, columns)
         try:
-            numbers = _in_codes(matrix, words) if words else as_numbers(matrix)
-            check_items_only(numbers, columns)
-            values, codes = encode_responses(numbers, codes, columns)
+            numbers = _in_codes(matrix, words) if words else _matrix.as_numbers(matrix)
+            _matrix.check_items_only(numbers, columns)
+            values, codes = _matrix.encode_responses(numbers, codes, columns)
         except ResponseError as error:
             raise _with_ids(error, rows, columns) from None
-        trial_matrix = None if trials is None else spread_trials(trials, rows, columns)
+        trial_matrix = None if trials is None else _trials.spread_trials(trials, rows, columns)
         rows, keep = resolve_duplicates("subject_ids", rows, duplicates)
         if keep is not None:
             values, subject_metadata = values[keep], subject_metadata.iloc[keep]
@@ -337,24 +308,24 @@ class Responses:
             m2        1.0 NaN
         """
         check_choice("duplicates", duplicates, DUPLICATES)
-        frame = as_pandas(table)
-        name = "table" if frame is None else frame_kind(table)
+        frame = _frames.as_pandas(table)
+        name = "table" if frame is None else _frames.frame_kind(table)
         if frame is None:
             try:
                 frame = pd.DataFrame(table)
             except (TypeError, ValueError):
                 raise argument_error("table", "a data frame", table) from None
         words, codes = declared_codes(codes)
-        options = ReadingOptions(
+        options = _table.ReadingOptions(
             subject=subject,
             item=item,
             response=response,
             trial=trial,
             layout="long",
             duplicates=duplicates,
-            ignore=names_of("ignore", ignore),
-            subject_columns=names_of("subject_columns", subject_columns),
-            facets=names_of("facets", facets),
+            ignore=_table.names_of("ignore", ignore),
+            subject_columns=_table.names_of("subject_columns", subject_columns),
+            facets=_table.names_of("facets", facets),
             words=words,
             codes=codes,
             missing=missing_texts(missing),
@@ -386,15 +357,15 @@ class Responses:
             >>> r.to_numpy().round(2).tolist()
             [[0.6, 1.0], [0.0, 0.8]]
         """
-        matrix, row_names, column_names = as_matrix(k)
+        matrix, row_names, column_names = _matrix.as_matrix(k)
         subject_ids, item_ids = options.get("subject_ids"), options.get("item_ids")
-        rows = choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
-        columns = choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
-        counts = as_numbers(matrix)
+        rows = _matrix.choose_ids("subject_ids", subject_ids, row_names, matrix.shape[0], "subject")
+        columns = _matrix.choose_ids("item_ids", item_ids, column_names, matrix.shape[1], "item")
+        counts = _matrix.as_numbers(matrix)
         if counts.dtype.kind == "i":
             counts = np.where(counts == -1, np.nan, counts)
-        trials = spread_trials(n, rows, columns)
-        shares = count_shares(counts, trials, rows, columns)
+        trials = _trials.spread_trials(n, rows, columns)
+        shares = _trials.count_shares(counts, trials, rows, columns)
         trials = np.where(np.isnan(shares), 0, trials)
         options = {**options, "subject_ids": rows, "item_ids": columns}
         return cls.from_array(shares, **options, trials=trials)
@@ -437,10 +408,10 @@ class Responses:
             >>> r.to_numpy().round(2).tolist(), r.trials.tolist()
             ([[0.67, 0.0], [1.0, 0.5]], [[3, 3], [3, 2]])
         """
-        cube = as_trial_values(scores)
-        rows = choose_ids("subject_ids", subject_ids, None, len(cube), "subject")
-        columns = choose_ids("item_ids", item_ids, None, cube.shape[1], "item")
-        means, counts = mean_of_trials(cube)
+        cube = _trials.as_trial_values(scores)
+        rows = _matrix.choose_ids("subject_ids", subject_ids, None, len(cube), "subject")
+        columns = _matrix.choose_ids("item_ids", item_ids, None, cube.shape[1], "item")
+        means, counts = _trials.mean_of_trials(cube)
         responses = cls.from_array(means, rows, columns, subjects, items, duplicates)
         if counts.max() < 2:
             return responses
@@ -468,8 +439,8 @@ class Responses:
         """
         if self.n_categories != 2:
             raise argument_error("trials", "given for fractions or right/wrong answers", self.kind)
-        n = spread_trials(trials, self.subject_ids, self.item_ids)
-        values, n = check_trials(self.values, n, self.subject_ids, self.item_ids)
+        n = _trials.spread_trials(trials, self.subject_ids, self.item_ids)
+        values, n = _trials.check_trials(self.values, n, self.subject_ids, self.item_ids)
         return replace(self, values=values, trials=n, trial_values=None)
 
     @property
@@ -521,7 +492,7 @@ class Responses:
         scores = self.trial_values
         if scores is None:
             return self.trials is not None
-        blocks = (scores[rows] for rows in row_blocks((len(scores), scores[0].size)))
+        blocks = (scores[rows] for rows in _matrix.row_blocks((len(scores), scores[0].size)))
         return all(not ((block > 0) & (block < 1)).any() for block in blocks)
 
     @property
@@ -538,26 +509,26 @@ class Responses:
     @property
     def observed(self) -> np.ndarray:
         """Subjects x items: whether there is a response (recomputed at each access)."""
-        return observed(self.values)
+        return _matrix.observed(self.values)
 
     @property
     def n_missing(self) -> int:
         """Number of missing responses."""
-        blocks = (observed(self.values[rows]) for rows in row_blocks(self.shape))
+        blocks = (_matrix.observed(self.values[rows]) for rows in _matrix.row_blocks(self.shape))
         return self.values.size - sum(int(np.count_nonzero(block)) for block in blocks)
 
     @property
     def has_missing(self) -> bool:
         """Whether any response is missing."""
         is_complete = True
-        for rows in row_blocks(self.values.shape):
-            is_complete = is_complete and bool(observed(self.values[rows]).all())
+        for rows in _matrix.row_blocks(self.values.shape):
+            is_complete = is_complete and bool(_matrix.observed(self.values[rows]).all())
         return not is_complete
 
     def to_numpy(self) -> np.ndarray:
         """Return a float64 copy of the category codes or fractions, NaN where missing."""
         if self.is_fractional:
-            return exact_shares(self.values, self.trials).copy()
+            return _trials.exact_shares(self.values, self.trials).copy()
         values = self.values.astype(np.float64)
         values[self.values == -1] = np.nan
         return values
@@ -591,7 +562,7 @@ class Responses:
         Raises:
             InputError: polars is not installed, or an item is named subject.
         """
-        frame = polars_frame(self.to_frame().rename_axis(columns=None))
+        frame = _frames.polars_frame(self.to_frame().rename_axis(columns=None))
         if self.is_fractional or self.trials is not None:
             return frame
         return frame.with_columns(frame.select(frame.columns[1:]).cast(int))
@@ -606,7 +577,7 @@ class Responses:
         Raises:
             InputError: xarray is not installed.
         """
-        xr = imported("xarray")
+        xr = _frames.imported("xarray")
         values: Any = self.to_frame().to_numpy() if self.trials is None else self.to_numpy()
         scores = self.trial_values
         dims = ("subject", "item") if scores is None else ("subject", "item", "trial")
@@ -768,9 +739,9 @@ class Responses:
             ['s1', 's3']
         """
         trials = self.trials if self.trial_values is None else self.trial_values
-        return self.subset(subjects=earlier_equal(self.values, trials) < 0)
+        return self.subset(subjects=_summary.earlier_equal(self.values, trials) < 0)
 
-    def summary(self) -> "ResponsesSummary":
+    def summary(self) -> _summary.ResponsesSummary:
         """Summarise the responses before a fit: counts, mean and possible problems.
 
         Example:
@@ -788,8 +759,8 @@ class Responses:
             total = float(np.nansum(self.values, dtype=np.float64))
         else:  # each missing -1 is added back
             total = float(self.values.sum(dtype=np.int64)) + missing
-        flags = find_flags(self.values, self.subject_ids, self.item_ids, self.codes)
-        return ResponsesSummary(
+        flags = _summary.find_flags(self.values, self.subject_ids, self.item_ids, self.codes)
+        return _summary.ResponsesSummary(
             n_subjects=self.n_subjects,
             n_items=self.n_items,
             n_categories=self.n_categories,
@@ -803,7 +774,7 @@ class Responses:
             trials=() if self.trials is None else _range_of(self.trials),
             is_numbered=self.trial_values is not None,
             origin=self.origin,
-            range=score_range(self.items),
+            range=_summary.score_range(self.items),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -817,7 +788,7 @@ class Responses:
             InputError: the path does not end in ``.npz``, its folder does not exist, or the
                 metadata contain something other than text, numbers, truth values and dates.
         """
-        target, arrays = npz_target(path), saved_arrays(self)
+        target, arrays = npz_target(path), _npz.saved_arrays(self)
         with replacing(target) as file:
             write_arrays(file, arrays)
 
@@ -833,7 +804,7 @@ class Responses:
             >>> Responses.from_bytes(r.to_bytes()) == r
             True
         """
-        return arrays_as_bytes(saved_arrays(self))
+        return arrays_as_bytes(_npz.saved_arrays(self))
 
     @staticmethod
     def from_bytes(
@@ -873,10 +844,10 @@ def read_npz(
         InputError: naming the array that is damaged, missing, too large or of the wrong shape.
     """
     path = name or source
-    read = read_archive(source, path, duplicates, max_bytes)
+    read = _npz.read_archive(source, path, duplicates, max_bytes)
     if isinstance(read, dict):
         return Responses(**read)
-    if isinstance(read, TrialScores):
+    if isinstance(read, _npz.TrialScores):
         try:
             return Responses.from_trials(*read, duplicates=duplicates)
         except InputError as error:
@@ -884,7 +855,7 @@ def read_npz(
     return responses_of(read, duplicates)
 
 
-def _with_choices(responses: Responses, cells: CellMatrix, duplicates: str) -> Responses:
+def _with_choices(responses: Responses, cells: _table.CellMatrix, duplicates: str) -> Responses:
     """Responses with the choices of their table."""
     assert cells.choices is not None
     codes, keys = cells.choices.codes, np.array(cells.choices.keys, dtype=object)
@@ -922,8 +893,8 @@ def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> Re
 def _row_means(values: np.ndarray) -> np.ndarray:
     """Mean of the observed values of each row; NaN where there is none."""
     means = np.full(len(values), np.nan)
-    for rows in row_blocks(values.shape):
-        block, mask = values[rows], observed(values[rows])
+    for rows in _matrix.row_blocks(values.shape):
+        block, mask = values[rows], _matrix.observed(values[rows])
         total = np.where(mask, block, 0).sum(axis=1, dtype=float)
         np.divide(total, mask.sum(axis=1), out=means[rows], where=mask.any(axis=1))
     return means
@@ -957,7 +928,7 @@ def frame_table(
     rows: RowName = row_name,
     header: tuple[str, ...] = (),
     kind: str = "",
-) -> SourceTable:
+) -> _table.SourceTable:
     """A data frame as a table whose cells messages can name.
 
     Args:
@@ -979,11 +950,11 @@ def frame_table(
     places = tuple(
         header.index(name) if name in header else column for column, name in enumerate(names)
     )
-    return SourceTable(name, names, cell, places if header else (), kind or name)
+    return _table.SourceTable(name, names, cell, places if header else (), kind or name)
 
 
 def long_responses(
-    table: SourceTable, frame: pd.DataFrame, options: ReadingOptions, **metadata: Any
+    table: _table.SourceTable, frame: pd.DataFrame, options: _table.ReadingOptions, **metadata: Any
 ) -> "Responses":
     """The responses of a data frame of one row per response.
 
@@ -996,15 +967,15 @@ def long_responses(
     Raises:
         InputError: a column is missing, or naming the row of an invalid cell.
     """
-    columns = find_long_columns(table, options)
+    columns = _table.find_long_columns(table, options)
     assert columns is not None
-    block = frame.iloc[:, [*columns, *further_columns(table, columns, options)]]
+    block = frame.iloc[:, [*columns, *_table.further_columns(table, columns, options)]]
     cells = read_long(table, block, columns, options)
     return responses_of(cells, options.duplicates, origin=cells.origin, **metadata)
 
 
 def responses_of(
-    cells: CellMatrix, duplicates: str, *, origin: str = "", **options: Any
+    cells: _table.CellMatrix, duplicates: str, *, origin: str = "", **options: Any
 ) -> Responses:
     """Validate the responses of a table; an error about a cell names its position there.
 
@@ -1017,7 +988,9 @@ def responses_of(
     if cells.facets is not None:
         items = options.get("items")
         known = None if items is None else items.set_axis(items.index.map(str), axis=0)
-        options["items"] = cells.facets if known is None else cells.facets.join(known, on=BASE_ITEM)
+        options["items"] = (
+            cells.facets if known is None else cells.facets.join(known, on=_table.BASE_ITEM)
+        )
     if options.get("codes") is None:
         options["codes"] = cells.codes
     try:
@@ -1086,8 +1059,8 @@ def held_out_subjects(
 def _proportions(values: np.ndarray, highest: int) -> np.ndarray:
     """Mean response of each subject, 0 to 1; -1 for a subject without a response."""
     means = np.full(len(values), -1.0)
-    for rows in row_blocks(values.shape):
-        observed_cells = observed(values[rows])
+    for rows in _matrix.row_blocks(values.shape):
+        observed_cells = _matrix.observed(values[rows])
         total = values[rows].sum(axis=1, where=observed_cells, dtype=np.float64)
         np.divide(
             total,
