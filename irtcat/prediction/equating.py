@@ -15,17 +15,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, softmax
+from scipy.special import logit, softmax
 
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses._matrix import patterns
-from irtcat.selection.curves import EDGE, ScoreCurves
+from irtcat.selection.curves import EDGE, MOST_LOGIT, ScoreCurves
 
 GRID = np.linspace(-9, 9, 541)
 """Logits of the full score, .0001 to .9999. Linear interpolation errs by 5e-6 (30 of 300 items)."""
 
-ITEMS_AT_ONCE = 1365
-"""Bounds the memory of the curves of all items on the grid (18 MB)."""
+ITEMS_AT_ONCE = 256
+"""The curves of so many items on the grid stay in the cache (3.3 MB)."""
 
 LEAST_ERROR = 0.25
 """Means are kept this many answers from 0 and 1, since no subject is known to be perfect."""
@@ -83,11 +83,14 @@ class Below(NamedTuple):
     def __call__(self, curves: ScoreCurves) -> FloatArray:
         """Mean scores, `HELD` x items x points of `GRID`; the last are those of the curves."""
         intercept, own = curves.intercept[:, None], curves.slope[:, None]
-        p = np.tile(expit(intercept + own * GRID), (len(HELD), 1, 1))
+        p = np.empty((len(HELD), len(own), len(GRID)))
+        p[-1] = 1 / (1 + np.exp(np.minimum(-intercept - own * GRID, MOST_LOGIT)))
         below = GRID[: np.searchsorted(GRID, self.end)]
         held = np.array(HELD[:-1])[:, None, None]
         slope = held * own + (1 - held) * self.slope
-        p[:-1, :, : len(below)] = expit(intercept + own * self.end + slope * (below - self.end))
+        lower = intercept + own * self.end + slope * (below - self.end)
+        p[:-1, :, : len(below)] = 1 / (1 + np.exp(np.minimum(-lower, MOST_LOGIT)))
+        p[:-1, :, len(below) :] = p[-1, :, len(below) :]
         return p
 
 
