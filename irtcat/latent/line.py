@@ -325,9 +325,7 @@ def _add_counts(
         old = jax.lax.dynamic_slice(array, at, mass.shape)
         return jax.lax.dynamic_update_slice(array, old + mass, at)
 
-    is_unit = namespace(weight) is np and (weight == 1).all()
-    weighted = post if is_unit or pair is not None else post * weight[:, None]
-    at_nodes = weighted if pair is None else pair
+    at_nodes = post * weight[:, None] if pair is None else pair
     counts = add(carry.counts, namespace(post).stack([at_nodes.T @ h for h in statistics]))
     mass = weight @ post if mask is None else post.T @ (mask * weight[:, None])
     return carry._replace(counts=counts, totals=add(carry.totals, mass))

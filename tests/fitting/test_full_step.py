@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from irtcat._common.precision import precision
-from irtcat.fitting.em.full_step import Displacement, Posteriors, item_scores, missing_information
+from irtcat.fitting.em.full_step import (
+    Displacement,
+    LatentInformation,
+    Posteriors,
+    full_step,
+    item_scores,
+    missing_information,
+)
 
 
 def half_of_form(move, scores, slopes, posteriors, by_free):
@@ -55,3 +62,30 @@ def test_the_closed_form_is_the_gradient(has_lower):
         found = missing_information(move, *arguments)
     np.testing.assert_allclose(found.params, expected.params, rtol=1e-10)
     np.testing.assert_allclose(found.free, expected.free, rtol=1e-10)
+
+
+def test_sums_in_float32_lengthen_a_step_alike():
+    rng = np.random.default_rng(9)
+    rows, items, dims = 400, 12, 2
+    slopes, intercept = rng.normal(1, 0.3, (items, dims)), rng.normal(size=items)
+    root = rng.normal(0, 0.3, (rows, dims, dims))
+    mean, covariance = rng.normal(size=(rows, dims)), root @ root.swapaxes(1, 2)
+    x = rng.random((rows, items)) < 0.5
+    step = Displacement(rng.normal(0, 0.1, (items, dims + 1)), np.zeros(0))
+    information = 200 * np.eye(dims + 1) * np.ones((items, 1, 1))
+    nothing = np.zeros((0, 0))
+    latent = LatentInformation(np.zeros((0, dims, dims)), nothing, nothing)
+    active = np.ones((items, dims + 1), bool)
+
+    def lengthened(dtype):
+        a, d, *of_rows = (
+            array.astype(dtype) for array in (slopes, intercept, mean, covariance, np.ones(rows))
+        )
+        posteriors = Posteriors(*of_rows)
+        scores = item_scores(a, d, None, posteriors, x, None)
+        assert {array.dtype for array in scores.g} == {np.dtype(dtype)}
+        return full_step(step, information, latent, active, scores, a, posteriors).params
+
+    exact, quick = lengthened(np.float64), lengthened(np.float32)
+    assert np.abs(exact - step.params).max() > 0.01
+    np.testing.assert_allclose(quick, exact, atol=1e-5 * np.abs(exact).max())
