@@ -323,7 +323,7 @@ def _answered(
     responses = getattr(pilot, "responses", None)
     if not isinstance(responses, Responses):
         return everything, None
-    some = responses.observed.any(axis=1)
+    some = responses.answered
     at = {item: column for column, item in enumerate(responses.item_ids)}
     columns = [at.get(item, -1) for item in bank.item_ids]
     if responses.observed[some].all() or -1 in columns:

@@ -77,10 +77,9 @@ def prepare(
     responses: Responses, cls: type[ItemModel], specification: Specification[Any]
 ) -> Prepared:
     """The rows of the subjects with a response, and first guesses from them."""
-    observed = responses.observed
-    used = observed.any(axis=1)
-    rows = responses.values if used.all() else responses.values[used]
-    has_missing = bool(not observed[used].all())
+    used = responses.answered
+    counted = responses if used.all() else responses.subset(subjects=used)
+    rows, has_missing = counted.values, counted.has_missing
     name = choose_precision(specification.solver.precision, rows.size)
     two = np.full(rows.shape[1], 2)
     form, shared = fitted_form(cls)

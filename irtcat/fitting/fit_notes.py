@@ -173,8 +173,8 @@ def _weights_note(result: Fit, weights: FloatArray | None) -> str:
     """The note on survey weights."""
     if weights is None:
         return ""
-    observed = getattr(result.responses, "observed", None)
-    used = weights if observed is None else weights[observed.any(axis=1)]
+    answered = getattr(result.responses, "answered", None)
+    used = weights if answered is None else weights[answered]
     number = effective_number(used)
     return (
         f"Subjects are weighted (effective number {number:.0f} of {result.n_subjects}): the "

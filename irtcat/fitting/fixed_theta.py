@@ -127,7 +127,7 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
     """Calibrate items at a fixed theta (see `irtcat.fit`)."""
     _check(responses, cls, specification)
     values = fixed_theta(responses, specification.theta)
-    used = values[responses.observed.any(axis=1)]
+    used = values[responses.answered]
     population = Latent(float(used.mean()), float(used.std()))
     if not population.sd > 0:
         raise argument_error("theta", "different from one another", used[0])

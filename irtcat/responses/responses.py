@@ -512,6 +512,17 @@ class Responses:
         return _matrix.observed(self.values)
 
     @property
+    def answered(self) -> np.ndarray:
+        """Subjects: whether each has a response.
+
+        Example:
+            >>> Responses.from_array([[0, 1], [float("nan")] * 2]).answered.tolist()
+            [True, False]
+        """
+        blocks = (_matrix.observed(self.values[rows]) for rows in _matrix.row_blocks(self.shape))
+        return np.concatenate([np.zeros(0, bool), *(block.any(axis=1) for block in blocks)])
+
+    @property
     def n_missing(self) -> int:
         """Number of missing responses."""
         blocks = (_matrix.observed(self.values[rows]) for rows in _matrix.row_blocks(self.shape))

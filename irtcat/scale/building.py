@@ -295,7 +295,7 @@ def _checked(responses: Any, exclude_subjects: Any) -> tuple[Responses, pd.DataF
         raise argument_error("responses", "right/wrong or in categories", responses.kind, advice)
     reasons = reasons_of("exclude_subjects", exclude_subjects, responses.subject_ids)
     left_out = pd.DataFrame({"subject": list(reasons), "reason": list(reasons.values())})
-    answered = responses.observed.any(axis=1)
+    answered = responses.answered
     answered &= ~np.isin(responses.subject_ids.astype(str), list(reasons))
     if answered.sum() < 2:
         raise argument_error("responses", "of at least 2 subjects", int(answered.sum()))

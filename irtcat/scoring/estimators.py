@@ -165,7 +165,7 @@ def _map(task: ScoringTask) -> AbilityEstimate:
 def _likelihood_only(task: ScoringTask, kind: str) -> AbilityEstimate:
     """ML or WLE; NaN for subjects without responses."""
     estimate = _point(task, kind)
-    none = ~task.responses.observed.any(axis=1)
+    none = ~task.responses.answered
     values = (np.nan, np.nan, -np.inf, np.inf)
     columns = zip(values, estimate[:4], strict=True)
     theta, se, lower, upper = (np.where(none, value, column) for value, column in columns)

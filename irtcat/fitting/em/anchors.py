@@ -46,7 +46,7 @@ class Anchors:
     def first_population(self, responses: Any, dtype: np.dtype) -> ScaleMap:
         """Population mean and SD on the scale of the anchors, by EM on a sample of subjects."""
         bank, matched = match(self.bank, responses)
-        rows = np.flatnonzero(matched.observed.any(axis=1))
+        rows = np.flatnonzero(matched.answered)
         if len(rows) == 0:
             return ScaleMap(bank.population.mean, bank.population.sd)
         most = max(100, SAMPLE // matched.n_items)

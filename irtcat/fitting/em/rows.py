@@ -61,18 +61,16 @@ def distinct_rows(
     survey_weights: FloatArray | None = None,
 ) -> Rows:
     """Leave out subjects without a response or weight; join equal patterns of short tests."""
-    observed = responses.observed
-    used = observed.any(axis=1)
-    weights = None
+    used, weights = responses.answered, None
     if survey_weights is not None:
-        weights = rescaled(survey_weights, np.asarray(used))
+        weights = rescaled(survey_weights, used)
         used = weights > 0
         weights = weights[used]
-    x, has_missing = cells_of(cls, responses, settings_of(responses, cls).get("trials"))
-    x = x if used.all() else x[used]
+    counted = responses if used.all() else responses.subset(subjects=used)
+    x, has_missing = cells_of(cls, counted, settings_of(responses, cls).get("trials"))
     group = np.zeros(len(x), np.int32) if group is None else group[used]
     if "trials" not in cls.fixed:  # a mask of counts also holds unequal numbers of trials
-        has_missing = bool(has_missing and not observed[used].all())
+        has_missing = has_missing and counted.has_missing
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
         both = np.column_stack([x, group]) if group.any() else x
         squares: FloatArray | None = None

@@ -45,7 +45,7 @@ def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping
             raise argument_error("reference", f"one of the groups {names}", reference)
         names = [reference, *(name for name in names if name != reference)]
     codes = pd.Index(names).get_indexer(pd.Index(labels)).astype(np.int32)
-    n = np.bincount(codes[responses.observed.any(axis=1)], minlength=len(names))
+    n = np.bincount(codes[responses.answered], minlength=len(names))
     if (n < 2).any():
         small = names[int((n < 2).argmax())]
         raise argument_error("groups", "of at least 2 subjects with responses each", f"{small!r}")

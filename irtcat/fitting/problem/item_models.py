@@ -227,7 +227,7 @@ def check_responses(data: Any, cls: type[ItemModel], devices: Any) -> Responses 
         if devices is not None and not cls.has_categories:
             raise argument_error("devices", f"left out for the {cls.key} model", devices)
         # Other processes may hold more subjects of this fit: they are counted in `Sharded`.
-        n_used = int(data.observed.any(axis=1).sum()) if devices is None else 2
+        n_used = int(data.answered.sum()) if devices is None else 2
         if n_used < 2:
             raise argument_error(
                 "responses",

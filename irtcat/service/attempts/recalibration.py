@@ -114,7 +114,7 @@ def recalibrate(
         raise InputError("No anchor is left: at least one item with answers must keep its values.")
     known = bank.subset(anchors)
     selected = data.subset(items=anchors + fitted)
-    responses = selected.subset(subjects=np.asarray(selected.observed).any(axis=1))
+    responses = selected.subset(subjects=selected.answered)
     models = item_models(bank.model)[bank.positions(fitted)].tolist()
     result = fit(responses, dict(zip(fitted, models, strict=True)), anchors=known)
     calibrated = result.bank.subset(fitted)
