@@ -247,8 +247,7 @@ def _parts(responses: Any, benchmarks: Any) -> dict[str, Responses]:
     if len(parts) < 2:
         raise argument_error("benchmarks", "two or more", shorten(list(parts)))
     return {
-        name: part.subset(subjects=np.flatnonzero(part.answered))
-        for name, part in parts.items()
+        name: part.subset(subjects=np.flatnonzero(part.answered)) for name, part in parts.items()
     }
 
 
