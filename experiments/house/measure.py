@@ -1,10 +1,15 @@
 """Measures of the source: size, imports, and the places that the architecture's rules count.
 
-    python experiments/house/measure.py [--list] [FOLDER ...]
+    python experiments/house/measure.py [--list] [--features-of EARLIER] [FOLDER ...]
 
 Each FOLDER is a checkout (the default is this one); the measures stand side by side. --list names
 the places: comparisons of dims, tests of a model's class, functions of a complexity above 20 and
 modules that import more than 30 names. For an earlier commit: `git worktree add ../earlier COMMIT`.
+
+--features-of estimates how much of the source serves the features of an earlier checkout. A
+function counts if at least half of its lines stand there too, or its name and a fifth of them; the
+lines of a module count by the share of such functions, and a module by most of its lines. What was
+written again for an old feature counts as new, and what was added to an old function as old.
 
 Comparisons of dims outside latent and models do not count in the rows of `NEEDS`
 (irtcat/bank/needs.py), which say what functions need of a bank. Neither does one reading of the
@@ -48,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folders", nargs="*", type=Path, default=[Path(__file__).parents[2]])
     parser.add_argument("--list", action="store_true", help="list the places")
+    parser.add_argument("--features-of", type=Path, help="an earlier checkout")
     arguments = parser.parse_args()
     folders = arguments.folders
     if arguments.list:
@@ -57,6 +63,8 @@ def main() -> None:
     columns = {}
     for folder in folders:
         columns[folder.resolve().name] = measures(folder / "irtcat")
+        if arguments.features_of:
+            columns[folder.resolve().name] |= of_earlier(folder / "irtcat", arguments.features_of)
     print(pd.DataFrame(columns).to_string())
 
 
@@ -155,6 +163,47 @@ def count_lines(text: str) -> tuple[int, int, int]:
         len(docstrings & written),
         len(comments - code - docstrings),
     )
+
+
+def of_earlier(root: Path, earlier: Path) -> dict[str, object]:
+    """Modules and lines of code for the features of an earlier checkout."""
+    known: set[str] = set()
+    names: set[str] = set()
+    for path in (earlier / "irtcat").rglob("*.py"):
+        text = path.read_text("utf-8")
+        known |= set(long_lines(text.split("\n")))
+        names |= {node.name.lstrip("_") for node in functions(ast.parse(text))}
+    n_modules, n_lines = 0, 0.0
+    for path in root.rglob("*.py"):
+        text = path.read_text("utf-8")
+        lines, total, old = text.split("\n"), 0, 0
+        for node in functions(ast.parse(text)):
+            own = long_lines(lines[node.lineno - 1 : node.end_lineno])
+            share = sum(line in known for line in own) / max(1, len(own))
+            is_old = share >= 0.5 or (share >= 0.2 and node.name.lstrip("_") in names)
+            total, old = total + len(own), old + len(own) * is_old
+        if not total:  # a module without functions
+            own = long_lines(lines)
+            total, old = len(own), sum(line in known for line in own)
+        n_modules += 2 * old >= total
+        n_lines += count_lines(text)[0] * old / max(1, total)
+    name = earlier.resolve().name
+    return {
+        f"modules for features of {name}": n_modules,
+        f"lines of code for features of {name}": round(n_lines),
+    }
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All functions and methods of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def long_lines(lines: list[str]) -> list[str]:
+    """The lines that are not the same everywhere, such as a bracket, without their indentation."""
+    return [line.strip() for line in lines if len(line.strip()) > 12]
 
 
 def is_private(path: Path) -> bool:

@@ -1,12 +1,21 @@
 """How many small faults in the source the tests find (mutation testing).
 
-    python experiments/house/mutation.py AREA [--n 150] [--seed 1] [--out FILE] [--tests PATH ...]
+    pip install coverage
+    python experiments/house/mutation.py AREA [--n 150] [--seed 1] [--out FILE] [--marked WHICH]
 
 A mutant is the source with one operator, comparison or number changed. Mutants are drawn by seed
-from all places in the functions of an area; the tests of the area run until one fails. The faults
-that no test finds are printed: they show where a test is missing, or where a change changes nothing
-(an iteration more, a block of another size). The result of each mutant is added to a file of JSON
-lines, and a run with the same file goes on after it.
+from all places in the functions of an area; those files of the area's tests that reach the place
+run, the quickest first, until a test fails. The faults that no test finds are printed: they show
+where a test is missing, or where a change changes nothing (an iteration more, a block of another
+size). The result of each mutant is added to a file of JSON lines, and a run with the same file goes
+on after it.
+
+Which lines a file of tests reaches is found by running each file in a process of its own (a program
+that one file has compiled is not traced again in the next), and is kept in lines-AREA.json.
+
+--marked chooses the tests, as pytest's -m: "not slow" by default. A run with --marked slow and
+--survivors of an earlier run asks whether the cases left to `make test-all` find what others do
+not.
 
 Everything runs in a copy of this checkout's `irtcat` and `tests`; nothing here is changed.
 """
@@ -21,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,6 +77,12 @@ LONGEST = 1200
 """Seconds after which the tests of a mutant are ended: it does not stop, and so is found."""
 
 
+NO_TESTS = 5
+"""The exit code of pytest that has run no test: all are deselected."""
+
+FAILURES = ("FAILED", "ERROR")
+
+
 class Mutant(NamedTuple):
     """A change of one line: the text at ``start`` (an offset in the line) is replaced."""
 
@@ -76,6 +91,8 @@ class Mutant(NamedTuple):
     start: int
     old: str
     new: str
+    statement: int
+    """Line at which its statement begins."""
 
     def applied(self, source: str) -> str:
         """The source with the change."""
@@ -94,10 +111,15 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=150, help="number of mutants")
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("--out", type=Path, help="JSON lines, one for each mutant")
-    parser.add_argument("--tests", nargs="+", help="instead of those of the area")
+    parser.add_argument("--marked", default="not slow", help="which tests, as pytest's -m")
+    parser.add_argument("--survivors", type=Path, help="only mutants not found in this file")
     arguments = parser.parse_args()
     area = AREAS[arguments.area]
     drawn = draw(area, arguments.n, arguments.seed)
+    if arguments.survivors:
+        rows = map(json.loads, arguments.survivors.read_text().splitlines())
+        left = {(row["path"], row["line"], row["start"]) for row in rows if not row["found"]}
+        drawn = [mutant for mutant in drawn if (mutant.path, mutant.line, mutant.start) in left]
     out = arguments.out or Path(f"mutants-{arguments.area}-{arguments.seed}.jsonl")
     done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     with tempfile.TemporaryDirectory() as folder:
@@ -108,10 +130,10 @@ def main() -> None:
                 shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(source, copy / name)
-        tests = arguments.tests or list(area.tests)
+        reached = lines_reached(copy, arguments.area, arguments.marked)
         begun, first = time.time(), len(done)
         for mutant in drawn[first:]:
-            done.append({**mutant._asdict(), **verdict(copy, mutant, tests)})
+            done.append({**mutant._asdict(), **verdict(copy, mutant, reached, arguments.marked)})
             with out.open("a") as file:
                 file.write(json.dumps(done[-1]) + "\n")
             each = (time.time() - begun) / (len(done) - first) / 60
@@ -139,22 +161,27 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         if not isinstance(function, ast.FunctionDef):
             continue
         for statement in function.body:
-            for node in computing(statement):
+            for node, begin in computing(statement, statement.lineno):
                 for line, start, old, new in changes(node, lines):
-                    yield Mutant(name, line, start, old, new)
+                    yield Mutant(name, line, start, old, new, begin)
 
 
-def computing(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that compute: not annotations, errors, nor nested functions (met by themselves)."""
+def computing(node: ast.AST, begin: int) -> Iterator[tuple[ast.AST, int]]:
+    """The nodes that compute, each with the line at which its statement begins.
+
+    Not annotations, errors, nor nested functions, which are met by themselves.
+    """
     if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Raise | ast.Assert | ast.JoinedStr):
         return
-    yield node
+    if isinstance(node, ast.stmt):
+        begin = node.lineno
+    yield node, begin
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from computing(child)
+                yield from computing(child, begin)
 
 
 def changes(node: ast.AST, lines: list[str]) -> Iterator[tuple[int, int, str, str]]:
@@ -198,33 +225,90 @@ def between(
             return
 
 
-def verdict(copy: Path, mutant: Mutant, tests: list[str]) -> dict[str, object]:
+class Reached(NamedTuple):
+    """What one file of tests reaches: seconds that it takes, and lines by file of the source."""
+
+    seconds: float
+    lines: dict[str, set[int]]
+
+
+def lines_reached(copy: Path, area: str, marked: str) -> dict[str, Reached]:
+    """The lines that each file of the area's tests runs, from the kept record if there is one."""
+    record = Path(f"lines-{area}-{marked.replace(' ', '-')}.json")
+    rows = json.loads(record.read_text()) if record.exists() else {}
+    files = [
+        str(path.relative_to(copy))
+        for folder in AREAS[area].tests
+        for path in sorted((copy / folder).rglob("test_*.py"))
+    ]
+    for number, name in enumerate(files, 1):
+        if name in rows:
+            continue
+        begun = time.time()
+        ended = run(
+            copy, ["coverage", "run", "--data-file=lines", "--source=irtcat"], marked, [name]
+        )
+        seconds = time.time() - begun
+        if ended.returncode not in (0, NO_TESTS):
+            sys.exit(f"{name} fails without a mutant:\n{ended.stdout[-2000:]}")
+        run(copy, ["coverage", "json", "--data-file=lines", "-o", "lines.json"])
+        found = json.loads((copy / "lines.json").read_text())["files"]
+        rows[name] = [seconds, {path: row["executed_lines"] for path, row in found.items()}]
+        record.write_text(json.dumps(rows))
+        print(f"{number} of {len(files)} files of tests: the lines they reach", file=sys.stderr)
+    return {
+        name: Reached(seconds, {path: set(lines) for path, lines in found.items()})
+        for name, (seconds, found) in rows.items()
+    }
+
+
+def run(
+    copy: Path, module: list[str], marked: str = "", tests: Iterable[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of Python on the copy, or pytest under it."""
+    pytest = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:randomly", "-m", marked, *tests]
+    command = [sys.executable, *(["-m", *module] if module else []), *(pytest if marked else [])]
+    return subprocess.run(
+        command,
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=LONGEST,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def verdict(
+    copy: Path, mutant: Mutant, reached: dict[str, Reached], marked: str
+) -> dict[str, object]:
     """Whether a test fails, which one, and after how many seconds."""
+    tests = sorted(
+        (
+            name
+            for name, found in reached.items()
+            if {mutant.line, mutant.statement} & found.lines.get(mutant.path, set())
+        ),
+        key=lambda name: reached[name].seconds,
+    )
     original = (ROOT / mutant.path).read_text("utf-8")
+    text = original.splitlines()[mutant.line - 1].strip()
+    if not tests:
+        return {"found": False, "by": "", "seconds": 0, "text": text, "files": 0}
     target = copy / mutant.path
     target.write_text(mutant.applied(original), "utf-8")
     begun = time.time()
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not slow", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        run = subprocess.run(
-            command,
-            cwd=copy,
-            env=environment,
-            timeout=LONGEST,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        is_found = run.returncode != 0
-        failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        by = failed[0].split(" - ")[0] if failed else run.stdout[-200:] if is_found else ""
+        ended = run(copy, [], marked, tests)
+        is_found = ended.returncode not in (0, NO_TESTS)
+        failed = [line for line in ended.stdout.splitlines() if line.startswith(FAILURES)]
+        by = failed[0].split(" - ")[0] if failed else ended.stdout[-200:] if is_found else ""
     except subprocess.TimeoutExpired:
         is_found, by = True, f"no end within {LONGEST} s"
     finally:
         target.write_text(original, "utf-8")
-    text = original.splitlines()[mutant.line - 1].strip()
-    return {"found": is_found, "by": by, "seconds": round(time.time() - begun), "text": text}
+    seconds = round(time.time() - begun)
+    return {"found": is_found, "by": by, "seconds": seconds, "text": text, "files": len(tests)}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
@@ -28,9 +28,6 @@ from irtcat.cli._session import (
     use_compilation_cache,
     with_options,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class Output(NamedTuple):
