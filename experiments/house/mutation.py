@@ -73,8 +73,8 @@ SWAPPED = {
 }
 """Operators and comparisons, and what takes their place."""
 
-LONGEST = 1200
-"""Seconds after which the tests of a mutant are ended: it does not stop, and so is found."""
+PATIENCE = 6
+"""After so many times their usual time, the tests of a mutant are ended: it does not stop."""
 
 
 NO_TESTS = 5
@@ -263,7 +263,11 @@ def lines_reached(copy: Path, area: str, marked: str) -> dict[str, Reached]:
 
 
 def run(
-    copy: Path, module: list[str], marked: str = "", tests: Iterable[str] = ()
+    copy: Path,
+    module: list[str],
+    marked: str = "",
+    tests: Iterable[str] = (),
+    seconds: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a module of Python on the copy, or pytest under it."""
     pytest = ["-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:randomly", "-m", marked, *tests]
@@ -272,7 +276,7 @@ def run(
         command,
         cwd=copy,
         env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
-        timeout=LONGEST,
+        timeout=seconds,
         capture_output=True,
         text=True,
         check=False,
@@ -298,13 +302,14 @@ def verdict(
     target = copy / mutant.path
     target.write_text(mutant.applied(original), "utf-8")
     begun = time.time()
+    limit = PATIENCE * (20 + sum(reached[name].seconds for name in tests))
     try:
-        ended = run(copy, [], marked, tests)
+        ended = run(copy, [], marked, tests, limit)
         is_found = ended.returncode not in (0, NO_TESTS)
         failed = [line for line in ended.stdout.splitlines() if line.startswith(FAILURES)]
         by = failed[0].split(" - ")[0] if failed else ended.stdout[-200:] if is_found else ""
     except subprocess.TimeoutExpired:
-        is_found, by = True, f"no end within {LONGEST} s"
+        is_found, by = True, f"no end within {limit:.0f} s"
     finally:
         target.write_text(original, "utf-8")
     seconds = round(time.time() - begun)

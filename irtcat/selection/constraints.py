@@ -174,7 +174,7 @@ def allocate(k: int, sizes: IntArray, lower: IntArray, upper: IntArray) -> Float
         raise InputError(f"The quotas allow {lower.sum()} to {most.sum()} items, not {k}.")
     # The sum is linear in s between the values at which a group reaches a limit.
     size = np.maximum(sizes, 1)
-    knots = np.sort(np.concatenate([[0.0], lower / size, most / size]))
+    knots = np.sort(np.concatenate([lower / size, most / size]))
     totals = np.clip(knots[:, None] * sizes, lower, most).sum(axis=1)
     return np.clip(np.interp(k, totals, knots) * sizes, lower, most)
 
