@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -17,7 +17,7 @@ import typer
 
 from irtcat._common.progress import Progress, progress
 from irtcat.cli._input import SCORE_RANGE, read
-from irtcat.cli._options import CSV, FORCE, JSON, READING, REQUIRED, Option, option
+from irtcat.cli._options import CSV, FORCE, JSON, READING, Option, option
 from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
 from irtcat.cli._session import (
     LABELS,
@@ -26,6 +26,7 @@ from irtcat.cli._session import (
     is_interactive,
     sentence,
     use_compilation_cache,
+    warn,
     with_options,
 )
 
@@ -38,6 +39,7 @@ class Output(NamedTuple):
         text: otherwise, lines and tables.
         code: the exit code.
         table: the table under --csv.
+        flags: warnings, on stderr; not under --json and --csv, whose documents have them.
         next: the words of the command to type next, without "irtcat".
     """
 
@@ -45,14 +47,18 @@ class Output(NamedTuple):
     text: Iterable[Any] = ()
     code: int = 0
     table: Any = None
+    flags: Iterable[str] = ()
     next: tuple[Any, ...] = ()
 
 
 class Options:
-    """The values of a command's options by name; files are read when their value is first used."""
+    """The values of a command's options by name: ``o.level``.
 
-    def __init__(self, command: "Command", values: dict[str, Any]) -> None:
-        self._command, self.unread = command, values
+    A file is read when its value is first used; ``o.unread`` has its name.
+    """
+
+    def __init__(self, command: "Command", values: dict[str, Any], given: Container[str]) -> None:
+        self._command, self.unread, self._given = command, values, given
         self.wrote: list[str] = []
         self.kept = ""
         """What an interruption leaves behind, and how to go on."""
@@ -66,7 +72,7 @@ class Options:
         except KeyError:
             raise AttributeError(name) from None
         if value is not None and row.read is not None:
-            reader = partial(read, **self.reading) if row.read is read else row.read
+            reader = partial(row.read, **self.reading) if row.reads_responses else row.read
             value = row.converted(reader, value)
         setattr(self, name, value)
         return value
@@ -79,7 +85,11 @@ class Options:
     @property
     def reading(self) -> dict[str, Any]:
         """The options of `read`."""
-        return {row.name: self.unread[row.name] for row in READING}
+        return {row.name: self.unread[row.name] for row in READING if row.name in self.unread}
+
+    def add_facet(self, column: str) -> None:
+        """Read responses with a column of a long table as a facet too."""
+        self.unread["facets"] = list(dict.fromkeys([column, *(self.unread["facets"] or ())]))
 
     @property
     def reading_words(self) -> list[str]:
@@ -97,19 +107,19 @@ class Options:
         return self._command.options[name].label
 
     def is_given(self, name: str) -> bool:
-        """Whether an option has another value than its default."""
-        return bool(self.unread[name] != self._command.options[name].default)
+        """Whether an option is on the command line."""
+        return name in self._given
 
     def values_of(self, source: str, but: Iterable[str] = ()) -> dict[str, Any]:
-        """The values that are given for parameters of a function, other than those in ``but``."""
+        """The values for parameters of a function, without None and those named in ``but``."""
         rows = [row for row in self._command.options.values() if row.source == source]
         values = {row.parameter: getattr(self, row.name) for row in rows if row.name not in but}
         return {name: value for name, value in values.items() if value is not None}
 
     def call(self, **changes: Any) -> Any:
-        """Call the library's function with the options that it has, and with changes.
+        """Call the command's function with all options that set its parameters, and with changes.
 
-        Its progress is shown, unless the changes have another.
+        An option without a value is left out. Progress is shown, unless the changes have another.
         """
         library = self._command.library
         function = resolve_name(library)
@@ -126,11 +136,19 @@ class Options:
         setattr(self, name, value[name])
 
     def write(self, name: str, value: Any, what: str = "") -> None:
-        """Write a table, a figure or an object to the file of an option, if that is given."""
+        """Write a text, a table, a figure or an object to an option's file, if it has one.
+
+        With ``what`` the command says at its end: "Wrote the WHAT to FILE".
+        """
         path = getattr(self, name)
         if path is None:
             return
-        if hasattr(value, "to_csv"):
+        if isinstance(value, str):
+            from irtcat._files.writing import replacing
+
+            with replacing(path) as file:
+                file.write(value.encode("utf-8"))
+        elif hasattr(value, "to_csv"):
             write_csv(value, path)
         elif hasattr(value, "savefig"):
             from irtcat import plot
@@ -146,10 +164,12 @@ class Command:
     """A command: its body, its options, and the library's function behind it.
 
     Args:
-        body: a function of `Options`.
-        library: dotted name of the library's function behind it, "" for none.
-        rows: options; a name stands for the parameter of the function.
-        compiles: whether it runs compiled programs, which are stored between runs.
+        body: a function of `Options`; its docstring is the help.
+        library: dotted name of the library's function behind it, None for none.
+        rows: options, in the order of the help. A name alone stands for the function's parameter
+            of that name, with its type, default and description. A row that reads responses adds
+            the options of `READING`; --json, --csv and --force are added too.
+        compiles: whether it runs compiled programs, which JAX stores between runs.
         json: whether it has the option --json.
         csv: whether it has the option --csv: its output has a table.
         shows_progress: whether its time is shown; not for one that runs until it is stopped.
@@ -158,14 +178,14 @@ class Command:
     def __init__(
         self,
         body: Callable[[Options], Output],
-        library: str,
+        library: str | None,
         rows: tuple[str | Option, ...],
         compiles: bool = True,
         json: bool = True,
         csv: bool = True,
         shows_progress: bool = True,
     ) -> None:
-        self.body, self.library, self.compiles = body, library, compiles
+        self.body, self.library, self.compiles = body, library or "", compiles
         self.shows_progress = shows_progress
         asks = any(isinstance(row, Option) and row.replaces for row in rows)
         shared = ((JSON, json), (CSV, csv), (FORCE, asks))
@@ -192,12 +212,12 @@ class Command:
     def for_typer(self) -> Callable[..., None]:
         """The function that typer turns into a command: exit 1 for bad input, 130 for Ctrl-C."""
 
-        def run(**values: Any) -> None:
+        def run(context: typer.Context, **values: Any) -> None:
             labels = {name: row.label for name, row in self.options.items()}
             labels |= {row.parameter: row.label for row in self.options.values()}
             token = LABELS.set({"max_bytes": "--max-bytes (before the command)", **labels})
             try:
-                self(**values)
+                self(values, {name for name in values if _is_typed(context, name)})
             except Exception as error:
                 text = sentence(error)
                 if text is None:
@@ -206,17 +226,17 @@ class Command:
             finally:
                 LABELS.reset(token)
 
-        known = [row.for_typer() for row in self.options.values()]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        known = [inspect.Parameter("context", kind, annotation=typer.Context)]
+        known += [row.for_typer() for row in self.options.values()]
         run.__doc__ = self.__doc__
         run.__signature__ = inspect.Signature(known)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in known}
         return run
 
-    def __call__(self, *arguments: Any, **values: Any) -> None:
-        """Check the options, run the body, and print its output."""
-        given = {name: o.default for name, o in self.options.items() if o.default is not REQUIRED}
-        given |= dict(zip(self.options, arguments, strict=False)) | values
-        options = Options(self, given)
+    def __call__(self, values: dict[str, Any], given: Container[str]) -> None:
+        """Check the values of the options, run the body, and print its output."""
+        options = Options(self, values, given)
         SCORE_RANGE.set(())
         try:
             self._check(options)
@@ -226,11 +246,13 @@ class Command:
             shown = progress(title) if self.shows_progress else nullcontext(no_progress)
             with shown as options.progress:
                 out = self.body(options)
-            if given.get("as_json"):
+            if values.get("as_json"):
                 emit_json(out.json() if callable(out.json) else out.json)
-            elif given.get("as_csv"):
+            elif values.get("as_csv"):
                 emit_csv(out.table)
             else:
+                for flag in out.flags:
+                    warn(flag)
                 self._print(out, options.wrote)
         except KeyboardInterrupt:
             fail_interrupted(options.kept or _kept(options.wrote))
@@ -336,6 +358,12 @@ def _word(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """Whether an option or argument is on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def no_progress(done: int, total: int | None, description: str) -> None:
     """Show nothing of a command that runs until it is stopped."""
 
@@ -357,7 +385,7 @@ def _identity(path: str | Path) -> Any:
 
 
 def command_of(
-    library: str, *rows: str | Option, **about: bool
+    library: str | None, *rows: str | Option, **about: bool
 ) -> Callable[[Callable[[Options], Output]], Command]:
-    """Make a `Command` of a function of `Options`."""
+    """Make a command of a function of `Options`: see `Command` for the arguments."""
     return lambda body: Command(body, library, rows, **about)

@@ -84,18 +84,6 @@ def _may_be_table(source: str, options: "Mapping[str, Any]") -> bool:
     return bool(options.get("records")) or not is_file(source) or bool(columns_of(source))
 
 
-def read_judged(path: "str | Path", judge: str, reading: "Mapping[str, Any]") -> "Responses":
-    """Read responses with who judged as a facet.
-
-    Args:
-        path: the file.
-        judge: the column of a table, or the facet of another file.
-        reading: the options of `read` that the user gave.
-    """
-    facets = dict.fromkeys([judge, *(reading.get("facets") or ())])
-    return read(str(path), **{**reading, "facets": list(facets)})
-
-
 def judge_column(path: str, column: str | None, reading: "Mapping[str, Any]") -> str | None:
     """The column of a long table that says who judged: the given one, or one of a usual name."""
     from irtcat.io.formats import columns_of
@@ -104,14 +92,19 @@ def judge_column(path: str, column: str | None, reading: "Mapping[str, Any]") ->
     return column or find_judge(path, columns_of(path), **reading)
 
 
-def read_reruns(value: str) -> "Responses | float | str":
-    """What is known of reruns: a number, "deterministic", or responses of a second run."""
+def read_reruns(value: str, **options: Any) -> "Responses | float | str":
+    """What is known of reruns: a number, "deterministic", or responses of a second run.
+
+    Args:
+        value: the number, the word or the file.
+        options: of `read`.
+    """
     if value == "deterministic":
         return value
     try:
         return float(value)
     except ValueError:
-        return read(value)
+        return read(value, **options)
 
 
 def read_bank(path: "str | Path") -> "ItemBank":

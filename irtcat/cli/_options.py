@@ -215,6 +215,11 @@ class Option:
         return kind if self.min is None else f"{kind} of at least {self.min}"
 
     @property
+    def reads_responses(self) -> bool:
+        """Whether its value is read with the options of `READING`."""
+        return self.read in (read, read_reruns)
+
+    @property
     def names_files(self) -> bool:
         """Whether its values are files."""
         return self.type is Path or self.read is not None
@@ -223,6 +228,8 @@ class Option:
         """Take what is unset from the parameter in the source."""
         source = library if self.source is None else self.source
         known = described(source, self.parameter)
+        if library and self.source is None and known is None:
+            raise TypeError(f"{source} has no parameter {self.parameter}: use own().")
         source = "" if known is None else source
         parameter = known or Described()
         type = parameter.type if self.type is UNSET else self.type
@@ -313,36 +320,59 @@ class Option:
 
 
 def option(name: str, *flags: str, of: str = "", **about: Any) -> Option:
-    """A row for an option, ``--name`` by default; ``of`` is the parameter that it sets."""
+    """An option that sets a parameter of the command's function, ``--name`` by default.
+
+    Its type, default and help are those of the parameter where they are left out. ``of`` is the
+    parameter's name if it is another one.
+    """
     flags = flags or (f"--{name.replace('_', '-')}",)
     return Option(name=name, flags=flags, parameter=of or name, **about)
 
 
 def own(name: str, *flags: str, **about: Any) -> Option:
-    """A row for an option of the command itself, of no function: a text by default."""
-    return option(name, *flags, **{"source": "", "type": str, **about})
+    """An option of the command itself, which no function has; a text, None if not given.
+
+    ``of`` is what messages of the library call it.
+    """
+    return option(name, *flags, source="", **about)
+
+
+def flag(name: str, *flags: str, help: str, **about: Any) -> Option:
+    """An option of the command itself without a value: false unless it is given."""
+    return own(name, *flags, type=bool, default=False, help=help, **about)
 
 
 def argument(name: str, metavar: str = "", *, of: str = "", **about: Any) -> Option:
-    """A row for a positional argument, required by default."""
+    """A positional argument, required by default, that sets a parameter of the function."""
     about = {"default": REQUIRED, **about}
     return Option(name=name, metavar=metavar or name.upper(), parameter=of or name, **about)
 
 
+def optional(row: Option) -> Option:
+    """An argument that may be left out, and is None then."""
+    return replace(row, default=None)
+
+
 def output(name: str, *flags: str, **about: Any) -> Option:
-    """A row for a file to write."""
+    """An option of the command itself, unless it has a ``source``, that names a file to write.
+
+    The file is checked before the work, and not replaced without a question or --force.
+    """
     about = {"source": "", "type": Path, "writes": check_target, "group": OUTPUT, **about}
     return option(name, *flags, **{"replaces": True, **about})
 
 
 def result(default_file: str = "", **about: Any) -> Option:
-    """The row for the file of the command's result, written by default if that has a name."""
+    """The option --out: the file of the command's result.
+
+    ``default_file`` is written without the option, unless --json or --csv is given.
+    """
     about = {"help": "Write the table to this CSV file.", **about}
     return output("out", "--out", "-o", default_file=default_file, **about)
 
 
 def folder(**about: Any) -> Option:
-    """The row for a folder to write, which the command checks itself."""
+    """The option --out as a folder, which the command checks itself."""
     about = {"metavar": "FOLDER", **about}
     return output("out", "--out", "-o", writes=lambda path: None, replaces=False, **about)
 
@@ -361,15 +391,14 @@ RESPONSES_HELP = (
     "logs (see import) or dataset:NAME."
 )
 RESPONSES = argument("responses", read=read, help=RESPONSES_HELP)
-RESPONSES_OPTION = option("responses", read=read, source="", help=RESPONSES_HELP)
+RESPONSES_OPTION = own("responses", read=read, help=RESPONSES_HELP)
 CALIBRATION = argument("calibration", read=read, help=RESPONSES_HELP)
 BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
 SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
 FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
-ITEMS = option(
+ITEMS = own(
     "items",
     of="items_table",
-    source="",
     type=Path,
     help="CSV table of the items (ids first) with their columns.",
 )
@@ -397,9 +426,8 @@ MODEL_FEATURES = option(
     help="CSV table of what else is known of the models, ids first.",
 )
 SEED = option("seed", min=0)
-SHORT_FORM = option(
+SHORT_FORM = own(
     "short_form",
-    source="",
     read=read_form,
     help="Output of irtcat short-form, or one that is shipped, such as swebench-verified:60.",
 )
@@ -411,43 +439,34 @@ MISMATCH = option(
 )
 RERUNS = option(
     "reruns",
-    type=str,
-    default=None,
     read=read_reruns,
     help="What is known of reruns: a file of a second run, a correlation (ICC) or deterministic.",
 )
-KEY_FILE = option(
+KEY_FILE = own(
     "key_file",
-    source="",
     type=Path,
     help="File with the key of the store; or set IRTCAT_STORE_KEY to the key.",
 )
-_flag = partial(option, source="", type=bool, default=False, group=OUTPUT)
-JSON = _flag("as_json", "--json", help="Print one JSON document and nothing else.")
-CSV = _flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
-FORCE = _flag("force", "--force", "-f", help="Overwrite existing files without a question.")
+_output_flag = partial(flag, group=OUTPUT)
+JSON = _output_flag("as_json", "--json", help="Print one JSON document and nothing else.")
+CSV = _output_flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
+FORCE = _output_flag("force", "--force", "-f", help="Overwrite existing files without a question.")
 _reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
 READING = (
     *map(_reader, ("format", "subject", "item", "response", "trial")),
     _reader("duplicates", choices="irtcat._common.checks.DUPLICATES"),
     _reader(
         "ignore",
-        type=str,
-        default=None,
         parse=split_texts,
         help="Leave these columns of a table out: names, comma-separated.",
     ),
     _reader(
         "subject_columns",
-        type=str,
-        default=None,
         parse=split_texts,
         help="Columns of a table with what is known of the subjects: names, comma-separated.",
     ),
     _reader(
         "facets",
-        type=str,
-        default=None,
         parse=split_texts,
         help="Columns of a long table with what else a response depends on, such as judge: "
         "names, comma-separated. irtcat fit estimates their severities (--model rasch or "
@@ -455,44 +474,31 @@ READING = (
     ),
     _reader(
         "codes",
-        type=str,
-        default=None,
         parse=split_codes,
         help="Labels from the lowest to the highest (never,often,always), their numbers "
         "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code.",
     ),
     _reader(
         "missing",
-        type=str,
-        default=None,
         parse=split_texts,
         help="Cells without a response besides empty ones and NA, comma-separated: -99,.",
     ),
     _reader(
         "key",
         type=Path,
-        default=None,
         help="Right answers of choices: CSV with columns item, key and perhaps credit, or one "
         "row below the items.",
     ),
-    _reader(
-        "encoding",
-        type=str,
-        default=None,
-        help="Of a file of text: utf-8, cp1252, ...; recognised by default.",
-    ),
-    _reader("sheet", type=str, default=None, help="Sheet of an Excel workbook."),
+    _reader("encoding", help="Of a file of text: utf-8, cp1252, ...; recognised by default."),
+    _reader("sheet", help="Sheet of an Excel workbook."),
     _reader(
         "records",
-        type=str,
-        default=None,
         metavar="PATH",
         help="Where the records of other JSON are, as 'results[*]'; the columns are then paths "
         "in a record, as vars.id.",
     ),
-    option(
+    own(
         "trials",
-        source="",
         type=int,
         min=1,
         group=READING_FILES,

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from irtcat.cli._command import Options
-from irtcat.cli._options import KEY_FILE, argument, group, option, own
+from irtcat.cli._options import KEY_FILE, argument, flag, group, own
 from irtcat.cli._session import read_key, warn
 
 if TYPE_CHECKING:
     from irtcat.service.storage.context import Service
 
 ADDRESS = argument(
-    "address", help="SQLite file of the service, or postgresql://user@host/database.", type=str
+    "address", help="SQLite file of the service, or postgresql://user@host/database."
 )
 URL = own(
     "url",
-    default=None,
     help="Public address of the service, such as https://tests.example.org, of all links, whatever "
     "host a request names; by default that of this machine.",
 )
@@ -27,9 +26,8 @@ ITEMS_OF_TEST = group(
     own(
         "test", type=Path, help="Definition of a test (TOML) or its folder, published unless it is."
     ),
-    option(
+    own(
         "bank",
-        source="",
         read=lambda path: part("operations.provision").read_bank(path),
         needs="test FILE",
         help="Bank of the test, or a table of item parameters; by default the file that the "
@@ -41,12 +39,7 @@ ITEMS_OF_TEST = group(
         needs="test FILE",
         help="Its items: a folder, a CSV table or a QTI package; by default as named there.",
     ),
-    own(
-        "example",
-        type=bool,
-        default=False,
-        help="Publish the example that is shipped: 30 items in mathematics.",
-    ),
+    flag("example", help="Publish the example that is shipped: 30 items in mathematics."),
 )
 SETTINGS = (ADDRESS, *ITEMS_OF_TEST, URL, KEY_FILE)
 

@@ -88,11 +88,9 @@ SHOWN = [
         read=_input.indexed_table,
         help="CSV table of the items, ids first, with a column confidence.",
     ),
-    option("wrong", type=float, default=0.05, help="Prior share of wrong labels."),
-    option(
-        "unrelated", type=float, default=0.05, help="Prior share of items unrelated to ability."
-    ),
-    option(
+    own("wrong", type=float, default=0.05, help="Prior share of wrong labels."),
+    own("unrelated", type=float, default=0.05, help="Prior share of items unrelated to ability."),
+    own(
         "known",
         type=Path,
         read=_input.read_lines,
@@ -100,12 +98,11 @@ SHOWN = [
     ),
     option(
         "alternatives",
-        type=int,
         min=2,
         help="Number of answers to choose from, for the wrong keys that the check plants.",
     ),
-    option("seed", type=int, min=0),
-    option("first", type=int, default=20, min=1, help="Number of suspects to print."),
+    option("seed", min=0),
+    own("first", type=int, default=20, min=1, help="Number of suspects to print."),
     *group(
         "Drift and contamination",
         option(

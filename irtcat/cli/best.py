@@ -3,7 +3,6 @@
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import records
-from irtcat.cli._session import warn
 
 EXAMPLE = ("irtcat best dataset:digits_crowd",)
 
@@ -31,13 +30,11 @@ def command(o: Options) -> Output:
     found = o.call()
     frame = found.to_frame()
     o.write("out", frame, "best")
-    if not o.for_programs:
-        for flag in found.flags:
-            warn(flag)
     row = records(frame.drop(columns="flag"))[0]
     return Output(
         {**row, "flags": found.flags, "out": o.out},
         [str(found)],
         table=frame,
+        flags=found.flags,
         next=("report", o.out),
     )

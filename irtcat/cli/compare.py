@@ -1,13 +1,11 @@
 """``irtcat compare``."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._input import read_judged
 from irtcat.cli._options import (
     CALIBRATION,
     MISMATCH,
@@ -15,14 +13,15 @@ from irtcat.cli._options import (
     RESPONSES,
     SEED,
     SUBSET,
+    flag,
     group,
     option,
+    optional,
     output,
     points,
     result,
 )
 from irtcat.cli._output import figures, records
-from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     from irtcat.leaderboard import Comparison, SequentialComparison
@@ -34,15 +33,17 @@ EXAMPLE = (
 )
 
 SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
+FILES = ("calibration", "subset", "responses")
 WORSE = 3
+"""Exit code with --gate."""
 POINTS = 100
 
 
 @command_of(
     "irtcat.leaderboard.compare",
-    replace(CALIBRATION, default=None),
-    replace(SUBSET, default=None),
-    replace(RESPONSES, default=None),
+    optional(CALIBRATION),
+    optional(SUBSET),
+    optional(RESPONSES),
     "new",
     "old",
     option(
@@ -68,8 +69,6 @@ POINTS = 100
     RERUNS,
     option(
         "margin",
-        type=float,
-        default=0.0,
         parse=points,
         help="The difference that does not matter, in points, or percent with --scale ratio.",
     ),
@@ -77,25 +76,16 @@ POINTS = 100
     MISMATCH,
     *group(
         "In CI",
-        option(
-            "gate", type=bool, default=False, help=f"Exit with {WORSE} if the verdict is worse."
-        ),
+        flag("gate", help=f"Exit with {WORSE} if the verdict is worse."),
         output("junit", help="Write a JUnit XML report, which fails if the verdict is worse."),
         output("summary", help="Write a summary in Markdown to this file."),
     ),
     *group(
         "Item by item",
-        option(
-            "sequential",
-            type=bool,
-            default=False,
-            help="Use the items in a random order and stop when it is settled.",
-        ),
+        flag("sequential", help="Use the items in a random order and stop when it is settled."),
         option(
             "detect",
             source=SEQUENTIAL,
-            type=float,
-            default=None,
             parse=points,
             help="The loss that is not to be missed, in points; by default 2 above the margin.",
         ),
@@ -111,31 +101,26 @@ def command(o: Options) -> Output:
     Give CALIBRATION SUBSET RESPONSES, or the responses of both models alone, or those of the old
     and of the new one: then all items that both answered are compared.
     """
-    changes: dict[str, Any] = {"margin": o.margin / POINTS}
-    if o.unread["calibration"] is None:
+    files = [o.unread[name] for name in FILES if o.unread[name] is not None]
+    if not files:
         raise typer.BadParameter("required.", param_hint="RESPONSES")
-    if o.unread["responses"] is None:
-        earlier, later = o.unread["calibration"], o.unread["subset"]
-        if later is None:
-            o.unread["responses"], changes["calibration"] = earlier, None
-        else:
-            o.unread["responses"] = later
-        changes["subset"] = None
+    names = ("responses",) if len(files) == 1 else ("calibration", "responses")
+    if len(files) < len(FILES):
+        o.unread.update(dict.fromkeys(FILES), **dict(zip(names, files, strict=True)))
     if not o.sequential and any(map(o.is_given, ("detect", "futility", "seed"))):
         name = next(filter(o.is_given, ("detect", "futility", "seed")))
         raise typer.BadParameter("needs --sequential.", param_hint=f"--{name}")
     if o.judges is not None:
-        for name in ("calibration", "responses"):
-            if changes.get(name, o.unread[name]) is not None:
-                changes[name] = read_judged(o.unread[name], o.judges, o.reading)
-    comparison = _sequential(o, changes) if o.sequential else o.call(**changes)
+        o.add_facet(o.judges)
+    if o.sequential:
+        comparison = _sequential(o)
+    else:
+        data = {name: getattr(o, name) for name in FILES}
+        comparison = o.call(**data, margin=o.margin / POINTS)
     frame = comparison.to_frame()
     o.write("out", frame, "comparison")
-    _write_text(o.junit, _junit(comparison))
-    _write_text(o.summary, _markdown(comparison))
-    if not o.for_programs:
-        for flag in comparison.flags:
-            warn(flag)
+    o.write("junit", _junit(comparison))
+    o.write("summary", _markdown(comparison))
     unused = {"verdict", "flag", "estimand", "margin", "centre", "aim", "outcome", "scale"}
     unused |= set() if comparison.margin else {"p_equivalent"}
     unused |= {"df"} if getattr(comparison, "df", 0.0) == float("inf") else set()
@@ -144,13 +129,14 @@ def command(o: Options) -> Output:
     return Output(
         {**records(frame.drop(columns="flag"))[0], **about},
         [str(comparison), figures(shown)],
-        WORSE if o.gate and comparison.verdict == "worse" else 0,
+        code=WORSE if o.gate and comparison.verdict == "worse" else 0,
         table=frame,
+        flags=comparison.flags,
         next=("report", o.out),
     )
 
 
-def _sequential(o: Options, changes: dict[str, Any]) -> "SequentialComparison":
+def _sequential(o: Options) -> "SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
     from irtcat.leaderboard import compare_sequential
 
@@ -159,19 +145,11 @@ def _sequential(o: Options, changes: dict[str, Any]) -> "SequentialComparison":
             label = f"--{name}"
             raise typer.BadParameter("not with --sequential.", param_hint=label)
     names = ("calibration", "subset", "responses", "new", "old", "clusters", "reruns", "level")
-    values = {name: getattr(o, name) for name in (*names, "mismatch")} | changes
+    values = {name: getattr(o, name) for name in (*names, "mismatch")}
     values |= o.values_of(SEQUENTIAL, but=("detect",))
     detect = None if o.detect is None else o.detect / POINTS
-    return compare_sequential(**values, aim="worse" if o.gate else "verdict", detect=detect)
-
-
-def _write_text(path: Path | None, text: str) -> None:
-    """Write a text file, if it has a name."""
-    if path is not None:
-        from irtcat._files.writing import replacing
-
-        with replacing(path) as file:
-            file.write(text.encode("utf-8"))
+    aim = "worse" if o.gate else "verdict"
+    return compare_sequential(**values, margin=o.margin / POINTS, aim=aim, detect=detect)
 
 
 def _junit(comparison: "Comparison | SequentialComparison") -> str:
@@ -206,12 +184,12 @@ def _markdown(comparison: "Comparison | SequentialComparison") -> str:
     from irtcat.leaderboard import Comparison
 
     c = comparison
-    points = [f"{POINTS * value:+.1f}" for value in (c.difference, c.lower, c.upper)]
+    shown = [f"{POINTS * value:+.1f}" for value in (c.difference, c.lower, c.upper)]
     unit = c.unit if isinstance(c, Comparison) else "points"
     rows = {
         "Verdict": f"**{c.verdict}**",
-        f"{_cell(c.new)} against {_cell(c.old)}": f"{points[0]} {unit}",
-        f"{100 * c.level:g} % interval": f"{points[1]} to {points[2]}",
+        f"{_cell(c.new)} against {_cell(c.old)}": f"{shown[0]} {unit}",
+        f"{100 * c.level:g} % interval": f"{shown[1]} to {shown[2]}",
         "Items": f"{c.n_items} of {c.n_all}",
     }
     if isinstance(c, Comparison):

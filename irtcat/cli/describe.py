@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 EXAMPLE = ("irtcat describe dataset:lsat7", "irtcat fit dataset:lsat7", "irtcat describe bank.npz")
 
 
-@command_of("", argument("source", "RESPONSES|BANK", help=f"{RESPONSES_HELP} Or a bank."), *READING)
+@command_of(
+    None, argument("source", "RESPONSES|BANK", help=f"{RESPONSES_HELP} Or a bank."), *READING
+)
 def command(o: Options) -> Output:
     """Describe a response file or a bank."""
     if _input.is_bank(o.source):

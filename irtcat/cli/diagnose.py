@@ -1,21 +1,20 @@
 """``irtcat diagnose``: checks of responses, one command each."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import typer
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._input import judge_column, read_judged, split_texts
+from irtcat.cli._input import judge_column, split_texts
 from irtcat.cli._options import RESPONSES, option, own, result
 from irtcat.cli._output import records
-from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     from irtcat.diagnose import Judges
 
 JUDGE = own(
     "judge",
-    default=None,
     help="Column of a long table that says who judged; by default judge, rater, annotator, ...",
 )
 
@@ -45,13 +44,11 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
         "k",
         "-k",
         "--k",
-        type=str,
-        default=None,
         parse=_whole_numbers,
         help="Numbers of trials for pass@k and pass^k, comma-separated; by default 1, 2, ...",
     ),
-    option("n", type=int, min=2),
-    option("seed", type=int, min=0),
+    option("n", min=2),
+    option("seed", min=0),
     "level",
     own("first", type=int, default=20, min=1, help="Number of items that flip to print."),
     result("reruns.csv"),
@@ -61,13 +58,11 @@ def reruns(o: Options) -> Output:
     """Show what a rerun would change: noise of scores, items that flip, pass@k and pass^k."""
     source = o.unread["responses"]
     judge = judge_column(source, o.judge, o.reading)
-    changes = {} if judge is None else {"responses": read_judged(source, judge, o.reading)}
-    found = o.call(**changes)
+    if judge is not None:
+        o.add_facet(judge)
+    found = o.call()
     frame = found.to_frame()
     o.write("out", frame, "table of the subjects")
-    if not o.for_programs:
-        for flag in found.flags:
-            warn(f"{flag[:1].upper()}{flag[1:]}.")
     flipping = found.items[found.items["n_flipping"] > 0]
     names = ("icc", "icc_interval", "flip_rate", "flip_rate_interval", "noise_floor", "p_run")
     tables = {
@@ -88,7 +83,8 @@ def reruns(o: Options) -> Output:
     after: tuple[str, ...] = ("diagnose", "judges", source, *o.reading_words)
     if judge is None:  # a plan is for pairs of subjects
         after = ("plan", source, "--reruns", source, *o.reading_words) if len(frame) > 1 else ()
-    return Output({**document, "out": o.out}, text, table=frame, next=after)
+    flags = _sentences(found.flags)
+    return Output({**document, "out": o.out}, text, table=frame, flags=flags, next=after)
 
 
 @command_of(
@@ -101,8 +97,8 @@ def reruns(o: Options) -> Output:
         help="What trials of one judgement are: other answers of the model, or repeated "
         "judgements of one answer ({names}).",
     ),
-    option("n", type=int, min=2),
-    option("seed", type=int, min=0),
+    option("n", min=2),
+    option("seed", min=0),
     "level",
     result("judges.csv"),
     compiles=False,
@@ -119,13 +115,11 @@ def judges(o: Options) -> Output:
     found = _judges_of(o, source, judge)
     frame = found.to_frame()
     o.write("out", frame, "table of the judges")
-    if not o.for_programs:
-        for flag in found.flags:
-            warn(f"{flag[:1].upper()}{flag[1:]}.")
-        for name in frame.index[frame["n_shared"] < 2][:MOST_NAMED]:
-            n = "1 answer" if frame["n_shared"][name] else "no answer"
-            place = place_of(source, judge, name)
-            warn(f"{place}: {name!r} shares {n} with other judges: its severity is not known.")
+    flags = _sentences(found.flags)
+    for name in frame.index[frame["n_shared"] < 2][:MOST_NAMED]:
+        n = "1 answer" if frame["n_shared"][name] else "no answer"
+        place = place_of(source, judge, name)
+        flags.append(f"{place}: {name!r} shares {n} with other judges: its severity is not known.")
     components = found.components.dropna(subset="variance")
     tables = {
         "components": found.components,
@@ -144,7 +138,12 @@ def judges(o: Options) -> Output:
         Table(found.noise, "Noise of mean scores by the number of judges, in points"),
         *([Table(found.votes, "Noise of decisions by majority")] if len(found.votes) else []),
     ]
-    return Output({**document, "out": o.out}, text, table=frame)
+    return Output({**document, "out": o.out}, text, table=frame, flags=flags)
+
+
+def _sentences(flags: Iterable[str]) -> list[str]:
+    """Flags, which end a line elsewhere, as sentences."""
+    return [f"{flag[:1].upper()}{flag[1:]}." for flag in flags]
 
 
 def _judges_of(o: Options, source: str, judge: str) -> "Judges":
@@ -153,9 +152,9 @@ def _judges_of(o: Options, source: str, judge: str) -> "Judges":
     from irtcat.diagnose.judge_noise import JudgeError
     from irtcat.io.formats import place_of
 
-    data = read_judged(source, judge, o.reading)
+    o.add_facet(judge)
     try:
-        found: Judges = o.call(responses=data, judge=judge)
+        found: Judges = o.call(judge=judge)
         return found
     except JudgeError as error:
         place, message = place_of(source, judge, error.judge), str(error)

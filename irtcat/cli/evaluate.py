@@ -19,6 +19,7 @@ from irtcat.cli._options import (
     RESPONSES_HELP,
     SEED,
     SHORT_FORM,
+    flag,
     folder,
     group,
     option,
@@ -122,33 +123,29 @@ def _batch_size(text: str) -> int | str:
     folder(source=None, default=REQUIRED, help="Folder of the run; a run started in it continues."),
     *group(
         "The model and the harness",
-        option(
+        own(
             "harness",
             choices="irtcat.harness.HARNESSES",
             help="{names}; by default command with --command.",
         ),
-        option(
+        own(
             "model",
-            source="",
             help="The model (lm-eval: its kind, such as hf), or FILE.py@NAME, a class or "
             "function in a file that returns a model of the harness.",
         ),
         option(
             "model_args",
             source=LM_EVAL,
-            default="",
             parse=_model_args,
             help="The model's arguments: NAME=VALUE,... or a JSON object.",
         ),
-        option(
+        own(
             "task_args",
-            source="",
             parse=_pairs,
             help="Inspect: the task's arguments, as --model-args; lm-eval: metadata of the tasks.",
         ),
-        option(
+        own(
             "gen_kwargs",
-            source="",
             parse=_pairs,
             help="Arguments of generation, as NAME=VALUE,...: temperature, max_tokens (lm-eval: "
             "max_gen_toks).",
@@ -161,62 +158,42 @@ def _batch_size(text: str) -> int | str:
             "NAME=VALUE; may be repeated.",
         ),
         option("task", help="The task; for Inspect FILE, FILE@NAME or a registered name."),
-        option(
-            "shell", "--command", help="Shell command: items on stdin, answers on stdout (JSONL)."
-        ),
-        own(
+        own("shell", "--command", help="Shell command: items on stdin, answers on stdout (JSONL)."),
+        flag(
             "persistent",
-            type=bool,
-            default=False,
             needs="shell COMMAND",
             help="Start --command once, and send it the items of every batch.",
         ),
         option("name", default=None, help="The model's name in the results; by default --model."),
-        option(
+        own(
             "metric",
             help="lm-eval's metric, or Inspect's scorer (or scorer.part); by default that of "
             "the calibration.",
         ),
         option("filter", source=LM_EVAL),
-        option("include_path", type=Path, help="lm-eval: folder of further task files."),
+        own("include_path", type=Path, help="lm-eval: folder of further task files."),
         option("threshold", source=COMMAND),
-        option(
-            "offline", type=bool, default=False, help="Download no data sets: use local copies."
-        ),
+        flag("offline", help="Download no data sets: use local copies."),
     ),
     *group(
         "Arguments of lm-eval",
         own("num_fewshot", type=int, min=0, help="Number of examples."),
-        own(
+        flag(
             "no_fewshot_as_multiturn",
-            type=bool,
-            default=False,
             help="Give the examples in one message, not as turns of a conversation.",
         ),
-        own(
-            "apply_chat_template", type=bool, default=False, help="Apply the model's chat template."
-        ),
-        option("chat_template", source="", help="Apply the chat template of this name."),
-        option("system_instruction", source="", help="The system prompt."),
-        option(
-            "batch_size",
-            source="",
-            parse=_batch_size,
-            help="Requests at a time: a number, auto or auto:N.",
-        ),
+        flag("apply_chat_template", help="Apply the model's chat template."),
+        own("chat_template", help="Apply the chat template of this name."),
+        own("system_instruction", help="The system prompt."),
+        own("batch_size", parse=_batch_size, help="Requests at a time: a number, auto or auto:N."),
         own("max_batch_size", type=int, min=1, help="The most that auto tries."),
-        option("device", source="", help="The device, such as cuda:0."),
-        own(
-            "confirm_run_unsafe_code",
-            type=bool,
-            default=False,
-            help="Run tasks that execute what the model writes.",
-        ),
+        own("device", help="The device, such as cuda:0."),
+        flag("confirm_run_unsafe_code", help="Run tasks that execute what the model writes."),
     ),
     *group(
         "Arguments of Inspect",
-        option("solver", source="", help="FILE.py@NAME or a registered solver."),
-        option("model_base_url", source="", help="Address of the model's server."),
+        own("solver", help="FILE.py@NAME or a registered solver."),
+        own("model_base_url", help="Address of the model's server."),
         own("max_connections", type=int, min=1, help="Connections to the model at a time."),
     ),
     option("responses", of="calibration", read=_input.read_plain, help=RESPONSES_HELP),
@@ -267,9 +244,8 @@ def _batch_size(text: str) -> int | str:
     "level",
     *group(
         "Against an old model",
-        option(
+        own(
             "against",
-            source="",
             read=_input.read_plain,
             help="Responses of the old model: run its items in a random order until the new "
             f"model is worse (then exit with {WORSE}), or hardly is.",

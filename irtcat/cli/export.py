@@ -9,7 +9,7 @@ import typer
 from irtcat.cli import _input
 from irtcat.cli._adaptive import HTML, PAGE, RULES, write_test
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import SUBSET, group, option, output
+from irtcat.cli._options import SUBSET, group, option, output, own
 from irtcat.cli._output import records, to_terminal
 
 EXAMPLE = (
@@ -42,15 +42,15 @@ TASKS = option(
         choices="irtcat.harness.EXPORTS irtcat.io.DIALECTS",
         help="{names}: the harness for a subset, the tool for a bank.",
     ),
-    option(
+    own(
         "responses",
         read=_input.read_plain,
         help="Output of irtcat import, with tasks and samples of items.",
     ),
-    option("bank", read=_input.read_bank, help="A bank fitted to such responses, instead of them."),
+    own("bank", read=_input.read_bank, help="A bank fitted to such responses, instead of them."),
     TASKS,
     "task",
-    option("model", default="MODEL", help="The model named in the printed command."),
+    own("model", default="MODEL", help="The model named in the printed command."),
     output(
         "out",
         "--out",

@@ -90,13 +90,13 @@ def _bounds(text: str) -> tuple[float, float]:
         needs="balanced_by COLUMN",
         help="CSV table of the items (ids in the first column) with their classes.",
     ),
-    option(
+    own(
         "rows",
         type=Path,
         needs="out FILE",
         help="Data file (CSV, TSV, JSONL, Parquet, Arrow); --out gets the kept items' rows.",
     ),
-    option(
+    own(
         "key",
         needs="rows FILE",
         help="Column of --rows with the items' ids; default: row k is item k.",

@@ -16,9 +16,11 @@ from irtcat.cli._options import (
     RESPONSES,
     check_archive,
     default_n_items,
+    flag,
     group,
     option,
     output,
+    own,
     result,
 )
 from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, with_texts
@@ -55,7 +57,7 @@ _of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS
             "subject_weights",
             help="Column of the subjects' table with survey weights (see --subjects).",
         ),
-        option(
+        own(
             "subjects",
             type=Path,
             help="CSV table of subjects, ids first; default: that in RESPONSES (npz).",
@@ -77,7 +79,7 @@ _of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS
     ),
     *group(
         "Item parameters",
-        option(
+        own(
             "models",
             type=Path,
             help="CSV table of items, ids first, column model; --model for the others.",
@@ -147,12 +149,7 @@ _of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS
         _of_vi("batch_size", min=1),
         _of_vi("batches", choices="irtcat.fitting.solvers.BATCHES"),
     ),
-    *group(
-        "Reading",
-        option(
-            "stream", type=bool, default=False, help="Read a .npy or wide Parquet file in passes."
-        ),
-    ),
+    *group("Reading", flag("stream", help="Read a .npy or wide Parquet file in passes.")),
     result("bank.npz", writes=check_archive, help="Write the bank here."),
     output("table", help="Write the items to this CSV file."),
 )

@@ -3,7 +3,6 @@
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import SUMMARY_ROWS, records
-from irtcat.cli._session import warn
 
 EXAMPLE = ("irtcat groups dataset:digits_crowd",)
 
@@ -34,12 +33,10 @@ def command(o: Options) -> Output:
     found = o.call()
     frame = found.to_frame()
     o.write("out", frame.assign(estimand=found.estimand), "groups")
-    if not o.for_programs:
-        for flag in found.flags:
-            warn(flag)
     return Output(
         {"estimand": found.estimand, "flags": found.flags, "out": o.out, "models": records(frame)},
         [str(found), Table(frame, rows=SUMMARY_ROWS, percent=SHARES)],
         table=frame,
+        flags=found.flags,
         next=("report", o.out),
     )

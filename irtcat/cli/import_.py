@@ -109,7 +109,6 @@ OF_LOGS = (
         option(
             "graded",
             "--graded/--no-graded",
-            type=bool,
             help="Keep whole scores of a range as categories; by default those of judges from "
             "1 to 10 (MT-bench, WildBench).",
         ),
@@ -125,24 +124,18 @@ OF_LOGS = (
         option(
             "model",
             source=PARAMETERS,
-            type=str,
-            default=None,
             choices="irtcat.io.parameters.reading.CATEGORY_MODELS",
             help="Of items with several categories, where the file does not say it: {names}.",
         ),
         option(
             "scaling",
             source=PARAMETERS,
-            type=float,
-            default=1.0,
             help="The constant D of P = sigmoid(D a (theta - b)): 1 or 1.7 are usual.",
         ),
         option(
             "population",
             of="populations",
             source=PARAMETERS,
-            type=str,
-            default=None,
             parse=_input.read_population,
             help="Mean and SD of the calibrated subjects on the scale of the file, such as "
             "0,1.3; by default those in the file, else 0,1.",
@@ -150,8 +143,6 @@ OF_LOGS = (
         option(
             "columns",
             source=PARAMETERS,
-            type=str,
-            default=None,
             parse=_input.split_pairs,
             help="What columns hold, such as slope=HEADER,difficulty=HEADER; a wrong name lists "
             "all that they may hold.",

@@ -8,7 +8,7 @@ import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import EXPECT, FIGURE, MODEL, RESPONSES, option, result
+from irtcat.cli._options import EXPECT, FIGURE, MODEL, RESPONSES, option, own, result
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
@@ -67,18 +67,18 @@ def _split(text: str) -> str:
     option("top", min=1),
     option("confidence", source="irtcat.leaderboard.reliable_gaps"),
     option("error", source="irtcat.leaderboard.recommend", min=0.01),
-    option(
+    own(
         "bootstrap",
         choices="subjects items both",
         help="Add bootstrap intervals over {names} to the summary.",
     ),
-    option(
+    own(
         "metric",
         default="kendall",
         choices="irtcat.leaderboard.METRICS gap",
         help="Metric of the figure: {names}.",
     ),
-    option("subjects", type=Path, help="CSV of the subjects, ids first, with the split's column."),
+    own("subjects", type=Path, help="CSV of the subjects, ids first, with the split's column."),
     result("leaderboard.csv"),
     FIGURE,
 )

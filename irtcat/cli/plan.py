@@ -1,12 +1,12 @@
 """``irtcat plan``."""
 
+from dataclasses import replace
+
 import typer
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._input import read
-from irtcat.cli._options import EXPECT, RESPONSES, SEED, option, result
+from irtcat.cli._options import EXPECT, RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import records
-from irtcat.cli._session import warn
 
 EXAMPLE = (
     "irtcat plan dataset:digits_crowd --gap 2 --confidence 0.8",
@@ -53,9 +53,8 @@ def _costs(text: str) -> tuple[float, ...]:
         help="Whose scores the gap is of: {names} (these runs, the models over reruns, items "
         "like these); by default model with --reruns, else run.",
     ),
-    option(
-        "reruns",
-        type=str,
+    replace(
+        RERUNS,
         help="Noise of reruns: a file of responses with repeated trials, or an ICC from 0 to 1 "
         "(the correlation of two runs over items; 1: deterministic).",
     ),
@@ -69,31 +68,17 @@ def _costs(text: str) -> tuple[float, ...]:
         help="Cost of an item, whatever its number of trials, and of a trial of it; by default "
         "0,1.",
     ),
-    option(
-        "budget",
-        type=float,
-        needs="reruns",
-        help="What each subject may cost; no limit by default.",
-    ),
-    option("max_trials", type=int, min=1),
+    option("budget", needs="reruns", help="What each subject may cost; no limit by default."),
+    option("max_trials", min=1),
     SEED,
     result("plan.csv"),
     compiles=False,
 )
 def command(o: Options) -> Output:
     """Estimate the items needed to rank two subjects reliably."""
-    from irtcat._common.checks import number_in
-
-    noise = o.reruns
-    if noise is not None and number_in(noise) is None:
-        noise = read(noise, **o.reading)
-    elif noise is not None:
-        noise = number_in(noise)
-    plan = o.call(gap=o.gap / 100, designs=tuple(o.designs), reruns=noise)
+    plan = o.call(gap=o.gap / 100, designs=tuple(o.designs))
     frame = plan.to_frame()
     o.write("out", frame.assign(estimand=plan.estimand), "table")
-    for flag in plan.flags:
-        warn(flag)
     n_items = int(frame["n_items"].max())
     expect = ("--expect", o.expect) if o.expect else ()
     source = ("--responses", o.unread["responses"], *o.reading_words)
@@ -110,4 +95,4 @@ def command(o: Options) -> Output:
     if plan.splits is not None:
         about["splits"] = records(plan.splits)
         text.append(Table(plan.splits.drop(columns="best"), "Items and trials of each"))
-    return Output(about, text, table=frame, next=after)
+    return Output(about, text, table=frame, flags=plan.flags, next=after)

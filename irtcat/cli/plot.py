@@ -1,13 +1,14 @@
 """``irtcat plot``."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import split_texts
-from irtcat.cli._options import argument, check_figure, option, result
+from irtcat.cli._options import argument, check_figure, own, result
 
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank
@@ -48,27 +49,29 @@ def _read(path: str) -> "Result":
 
 
 @command_of(
-    "",
+    None,
     argument(
         "result",
         read=_read,
         help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom or of "
         "diagnose.distractors, or a folder of irtcat scale.",
     ),
-    result("figure.svg", writes=check_figure, help="File to write (.png, .svg or .pdf)."),
-    option(
+    result(
+        default=Path("figure.svg"), writes=check_figure, help="File to write (.png, .svg or .pdf)."
+    ),
+    own(
         "what",
         help="For a bank curves or information; for scales information, curves, retained, "
         "removed or abilities; for tables ranked, ranking, gaps, headroom or options.",
     ),
-    option("items", parse=split_texts, help="Plot only these items: comma-separated ids."),
-    option(
+    own("items", parse=split_texts, help="Plot only these items: comma-separated ids."),
+    own(
         "metric",
         help="Metric to plot against k: a column of irtcat leaderboard's table; by default "
         "kendall.",
     ),
-    option("estimator", help="Plot only this estimator."),
-    option("scale", help="Scale of the folder to plot; by default the first."),
+    own("estimator", help="Plot only this estimator."),
+    own("scale", help="Scale of the folder to plot; by default the first."),
     csv=False,
 )
 def command(o: Options) -> Output:

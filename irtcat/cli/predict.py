@@ -1,6 +1,5 @@
 """``irtcat predict``."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from irtcat.cli._options import (
     SUBSET,
     group,
     option,
+    optional,
     output,
     result,
 )
@@ -48,9 +48,9 @@ def _group_weights(text: str) -> dict[str, float] | str:
 
 @command_of(
     "irtcat.predict",
-    replace(CALIBRATION, default=None),
-    replace(SUBSET, default=None),
-    replace(RESPONSES, default=None),
+    optional(CALIBRATION),
+    optional(SUBSET),
+    optional(RESPONSES),
     SHORT_FORM,
     option("bank", read=_input.read_bank),
     option("estimator", choices="irtcat.ESTIMATORS"),

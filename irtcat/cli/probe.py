@@ -4,7 +4,6 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import MODEL_FEATURES, SCORES, UNITS, option, result
 from irtcat.cli._output import records
-from irtcat.cli._session import warn
 
 EXAMPLE = (
     "irtcat probe scores.csv -k 2",
@@ -15,7 +14,7 @@ EXAMPLE = (
 @command_of(
     "irtcat.leaderboard.probe",
     SCORES,
-    option("n_benchmarks", "-k", "--n-benchmarks", type=int, min=1),
+    option("n_benchmarks", "-k", "--n-benchmarks", min=1),
     option(
         "costs",
         read=_input.named_numbers("cost"),
@@ -38,10 +37,9 @@ def command(o: Options) -> Output:
     plan = o.call()
     frame = plan.to_frame()
     o.write("out", frame, "plan")
-    for flag in plan.flags:
-        warn(flag)
     about = {"error_before": plan.error_before, "flags": plan.flags, "out": o.out}
     before = f"Expected error before, in percent of the scale: {plan.error_before:.1f}"
     after = ("complete", o.unread["scores"], *_input.score_words(o.unread))
     text = [before, Table(frame, decimals=1)]
-    return Output({**about, "benchmarks": records(frame)}, text, table=frame, next=after)
+    document = {**about, "benchmarks": records(frame)}
+    return Output(document, text, table=frame, flags=plan.flags, next=after)

@@ -10,7 +10,7 @@ import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option
+from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own
 from irtcat.cli._output import records
 from irtcat.cli._session import warn
 
@@ -88,7 +88,7 @@ _rule: Callable[..., Any] = partial(option, source=CARELESS)
         "least_share",
         option("least_items", min=3),
     ),
-    option("figures", type=bool, default=True, help="Draw figures (needs matplotlib)."),
+    own("figures", type=bool, default=True, help="Draw figures (needs matplotlib)."),
     SEED,
 )
 def command(o: Options) -> Output:

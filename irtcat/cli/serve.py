@@ -6,7 +6,7 @@ import sys
 
 from irtcat._common.progress import progress
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import group, own
+from irtcat.cli._options import flag, group, own
 from irtcat.cli._output import say
 from irtcat.cli._service import SETTINGS, opened, part, set_up, test_files
 from irtcat.cli._session import read_key
@@ -22,7 +22,7 @@ def _is_local(host: str) -> bool:
 
 
 @command_of(
-    "",
+    None,
     *SETTINGS,
     *group(
         "Server",
@@ -46,18 +46,13 @@ def _is_local(host: str) -> bool:
             help="Addresses of reverse proxies whose X-Forwarded headers are believed, "
             "separated by commas.",
         ),
-        own(
+        flag(
             "insecure_cookies",
-            type=bool,
-            default=False,
             help="Send cookies also without HTTPS, on a network that you trust. Always so at "
             "127.0.0.1 without a --url with https.",
         ),
-        own(
-            "private_webhooks",
-            type=bool,
-            default=False,
-            help="Deliver webhooks also to private addresses and without HTTPS.",
+        flag(
+            "private_webhooks", help="Deliver webhooks also to private addresses and without HTTPS."
         ),
         own(
             "limited",
@@ -66,12 +61,7 @@ def _is_local(host: str) -> bool:
             default=True,
             help="Limit the rates of requests and of failed sign-ins.",
         ),
-        own(
-            "check",
-            type=bool,
-            default=False,
-            help="Start at a free port, ask the server whether it is ready, and stop.",
-        ),
+        flag("check", help="Start at a free port, ask the server whether it is ready, and stop."),
     ),
     json=False,
     csv=False,

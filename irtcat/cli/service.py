@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import KEY_FILE, argument, output, own, result
+from irtcat.cli._options import KEY_FILE, argument, flag, output, own, result
 from irtcat.cli._output import records
 from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 from irtcat.cli._session import read_key
@@ -40,7 +40,7 @@ def _time(text: str) -> datetime:
         raise typer.BadParameter(f"{text!r} is no time such as 2026-11-30T18:00.") from None
 
 
-@command_of("", argument("folder", type=Path, help="Folder of the new test."), csv=False)
+@command_of(None, argument("folder", type=Path, help="Folder of the new test."), csv=False)
 def new(o: Options) -> Output:
     """Write the commented files of a new test: definition, items of each kind, keys, parameters."""
     files = part("skeleton").write(o.folder)
@@ -75,7 +75,7 @@ def validate(o: Options) -> Output:
     return Output(about, lines, next=("serve", "tests.db", "--test", o.path))
 
 
-@command_of("", *SETTINGS, csv=False)
+@command_of(None, *SETTINGS, csv=False)
 def init(o: Options) -> Output:
     """Create the database, publish a test, and add the account of an administrator."""
     files = test_files(o)
@@ -94,7 +94,7 @@ def init(o: Options) -> Output:
     return Output({**document, "password": password}, lines, next=("serve", o.address))
 
 
-@command_of("", ADDRESS, KEY_FILE)
+@command_of(None, ADDRESS, KEY_FILE)
 def tests(o: Options) -> Output:
     """List the published tests."""
     with opened(o) as service:
@@ -103,7 +103,7 @@ def tests(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     TEST,
     own(
@@ -124,12 +124,7 @@ def tests(o: Options) -> Output:
     own("accommodations", help="Names separated by commas, such as extra_time_25,pause."),
     own("opens", parse=_time, help="From when it is valid, such as 2026-11-30T09:00."),
     own("expires", parse=_time, help="Until when the test may be begun."),
-    own(
-        "dry_run",
-        type=bool,
-        default=False,
-        help="Check all, print whether people are new or known, and store nothing.",
-    ),
+    flag("dry_run", help="Check all, print whether people are new or known, and store nothing."),
     URL,
     KEY_FILE,
 )
@@ -179,7 +174,7 @@ def ticket(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     TEST,
     own(
@@ -211,7 +206,7 @@ def export(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     output(
         "out",
@@ -233,7 +228,7 @@ def backup(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     own("anchor", type=Path, help="Also compare with this file of irtcat service anchor."),
     KEY_FILE,
@@ -264,7 +259,7 @@ def check(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     output("out", "--out", "-o", default=Path("anchor.json"), help="File of the anchor (JSON)."),
     KEY_FILE,
@@ -287,7 +282,7 @@ def anchor(o: Options) -> Output:
     return Output({"out": o.out, "logs": n, "at": document["at"]}, lines, next=after)
 
 
-@command_of("", ADDRESS, argument("person", help="Id of the person."), KEY_FILE, csv=False)
+@command_of(None, ADDRESS, argument("person", help="Id of the person."), KEY_FILE, csv=False)
 def erase(o: Options) -> Output:
     """Delete what identifies a person; results stay, under a random id."""
     with opened(o) as service:
@@ -296,7 +291,7 @@ def erase(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     argument("name", help="Name of the account."),
     own(
@@ -338,9 +333,9 @@ def account(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
-    argument("target", type=str, help="A new SQLite file, or an empty PostgreSQL database."),
+    argument("target", help="A new SQLite file, or an empty PostgreSQL database."),
     KEY_FILE,
     csv=False,
 )
@@ -362,7 +357,7 @@ def copy(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     ADDRESS,
     own("name", help="Name of a platform to register, for the staff."),
     own(

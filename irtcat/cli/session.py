@@ -11,7 +11,17 @@ import typer
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import read_plain
-from irtcat.cli._options import BANK, KEY_FILE, MISMATCH, REQUIRED, RERUNS, argument, option
+from irtcat.cli._options import (
+    BANK,
+    KEY_FILE,
+    MISMATCH,
+    REQUIRED,
+    RERUNS,
+    argument,
+    flag,
+    option,
+    own,
+)
 from irtcat.cli._output import records
 from irtcat.cli._session import read_key
 
@@ -32,8 +42,8 @@ EXAMPLE = (
 
 HELP = "Run live adaptive tests step by step, stored in one file."
 
-STORE = option("store", type=Path, default=REQUIRED, help="File that stores the sessions.")
-SESSION = option("id", default=REQUIRED, help="The session's id.")
+STORE = own("store", type=Path, default=REQUIRED, help="File that stores the sessions.")
+SESSION = own("id", default=REQUIRED, help="The session's id.")
 
 
 @contextmanager
@@ -68,14 +78,14 @@ def _state(o: Options, session: "Session | SessionStatus", *text: Any, **documen
 
 
 @command_of(
-    "",
+    None,
     BANK,
     STORE,
-    option("id", help="The session's id; drawn by default."),
-    option("subject", default="", help="The subject tested."),
-    option("prior", type=tuple[float, float], help="Mean and SD of this subject's prior."),
+    own("id", help="The session's id; drawn by default."),
+    own("subject", default="", help="The subject tested."),
+    own("prior", type=tuple[float, float], help="Mean and SD of this subject's prior."),
     *RULES,
-    option("seed", type=int, min=0, help="Random by default."),
+    own("seed", type=int, min=0, help="Random by default."),
     KEY_FILE,
     csv=False,
 )
@@ -95,13 +105,7 @@ def start(o: Options) -> Output:
         return _state(o, session)
 
 
-@command_of(
-    "",
-    SESSION,
-    STORE,
-    option("why", type=bool, default=False, help="Also print the candidates."),
-    KEY_FILE,
-)
+@command_of(None, SESSION, STORE, flag("why", help="Also print the candidates."), KEY_FILE)
 def next_(o: Options) -> Output:
     """Print the items to answer now."""
     import pandas as pd
@@ -125,12 +129,12 @@ def _answer(text: str) -> int | str:
 
 
 @command_of(
-    "",
+    None,
     SESSION,
     argument("item", help="An item waiting for an answer."),
     argument("value", parse=_answer, help="The answer (0 or 1, a category), or skip."),
     STORE,
-    option(
+    own(
         "seconds", type=float, min=0, help="Response time; by default since the item was presented."
     ),
     KEY_FILE,
@@ -146,13 +150,12 @@ def answer(o: Options) -> Output:
 
 
 @command_of(
-    "",
+    None,
     SESSION,
     STORE,
-    option(
+    own(
         "responses",
         of="calibration",
-        source="",
         read=read_plain,
         help="Responses of the calibrated subjects to all items, to predict the full score as "
         "predict does; by default the score is read off the bank's curves.",
@@ -201,7 +204,7 @@ def status(o: Options) -> Output:
     return state._replace(table=table, next=over if now.is_over else state.next)
 
 
-@command_of("", STORE, KEY_FILE, compiles=False)
+@command_of(None, STORE, KEY_FILE, compiles=False)
 def list_(o: Options) -> Output:
     """List the sessions of a store."""
     table = _read(o, lambda file: file.sessions())

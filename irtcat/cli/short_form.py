@@ -34,8 +34,6 @@ EXAMPLE = (
     "renew",
     option(
         "about",
-        type=str,
-        default=None,
         parse=split_pairs,
         help="What readers should know, such as licence=MIT,source=ADDRESS.",
     ),

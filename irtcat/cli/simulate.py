@@ -7,7 +7,7 @@ import typer
 from irtcat._common.progress import counted, part_of
 from irtcat.cli._adaptive import RULES, read_config
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import BANK, MISMATCH, RESPONSES_OPTION, SEED, folder, option, output
+from irtcat.cli._options import BANK, MISMATCH, RESPONSES_OPTION, SEED, folder, output, own
 from irtcat.cli._output import figures, records
 
 EXAMPLE = (
@@ -22,7 +22,7 @@ TABLES = ("sessions", "by_theta", "by_length", "exposure", "summary", "content")
 @command_of(
     "irtcat.cat.simulate",
     BANK,
-    option("n", type=int, default=1000, min=1, help="Subjects, drawn from the bank's population."),
+    own("n", type=int, default=1000, min=1, help="Subjects, drawn from the bank's population."),
     *RULES,
     output(
         "calibrate_exposure",

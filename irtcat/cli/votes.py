@@ -8,7 +8,6 @@ from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import argument, option, output, result
 from irtcat.cli._output import SUMMARY_ROWS, records
-from irtcat.cli._session import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,8 +65,6 @@ def command(o: Options) -> Output:
     o.write("out", frame, "abilities")
     o.write("judges", found.judges, "judges")
     o.write("win_rates", found.win_rates, "win rates")
-    for flag in found.flags:
-        warn(flag)
     document = {"flags": found.flags, "level": o.level, "out": o.out}
     document |= {"judges": records(found.judges), "subjects": records(frame)}
     text = [
@@ -75,7 +72,7 @@ def command(o: Options) -> Output:
         Table(_informative(frame), decimals=2, rows=SUMMARY_ROWS),
         Table(_informative(found.judges).filter(regex="(?<!_se)$"), "The judges", 2, SUMMARY_ROWS),
     ]
-    return Output(document, text, table=frame)
+    return Output(document, text, table=frame, flags=found.flags)
 
 
 def _informative(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -660,8 +660,36 @@ def test_a_sequential_gate_stops_early():
     refused = run(*line, "--method", "paired")
     assert refused.exit_code == 2
     assert "not with --sequential" in refused.stderr
-    refused = run("compare", "two.csv", "--detect", 5, *files)
-    assert "needs --sequential" in refused.stderr
+    for given in (("--detect", 5), ("--seed", 0)):  # 0 is the default, and is refused as well
+        refused = run("compare", "two.csv", *given, *files)
+        assert "needs --sequential" in refused.stderr
+    both.loc[["old"]].to_csv("old.csv", index_label="subject")
+    both.loc[["new"]].to_csv("new.csv", index_label="subject")
+    apart = run_json("compare", "old.csv", "new.csv", "--sequential", *files)
+    assert apart == document
+
+
+def test_reruns_are_read_as_the_responses():
+    rng = np.random.default_rng(1)
+    answers = pd.DataFrame(rng.integers(0, 2, (2, 40)), ["old", "new"])
+    first = answers.reset_index().melt("index").set_axis(["who", "what", "right"], axis=1)
+    first.to_csv("long.csv", index=False)
+    again = first.assign(right=first["right"] ^ (rng.random(len(first)) < 0.1))
+    again.astype({"right": int}).to_csv("again.csv", index=False)
+    line = ("compare", "long.csv", "--new", "new", "--old", "old", "--out", "c.csv", "--force")
+    columns = ("--subject", "who", "--item", "what", "--response", "right")
+    document = run_json(*line, *columns, "--reruns", "again.csv")
+    assert 0 < document["se"] < run_json(*line, *columns)["se"]
+
+
+def test_flags_are_in_the_document_or_on_stderr():
+    write_scores()
+    with Path("scores.csv").open("a") as file:
+        file.write("z,10,,\n")
+    line = ("complete", "scores.csv", "--out", "c.csv", "--force")
+    (flag,) = run_json(*line)["flags"]
+    assert flag.endswith(": z")
+    assert run(*line).stderr == f"Warning: {flag}\n"
 
 
 def test_the_action_uses_options_that_exist():

@@ -89,6 +89,13 @@ def test_plot(arguments, tmp_path):
         assert (tmp_path / f"figure.{suffix}").stat().st_size > 1000
 
 
+def test_plot_draws_to_its_default_file_under_json_too(tmp_path):
+    result = run("plot", "scores.csv", "--json")
+    assert json.loads(result.stdout)["out"] == "figure.svg"
+    assert (tmp_path / "figure.svg").stat().st_size > 1000
+    assert run("plot", "scores.csv", "--json").exit_code == 1  # it exists
+
+
 def test_plot_refuses():
     wrong = "board.csv --items i1", "bank.npz --metric mae", "scores.csv --estimator mean"
     for unfit in map(str.split, (*wrong, "board.csv --scale x")):
