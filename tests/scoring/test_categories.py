@@ -47,3 +47,11 @@ def test_codes(bank):
         Responses.from_array([[4, 0, 0]], codes=range(4))
     with pytest.raises(InputError, match="declared codes"):
         score(bank, Responses.from_array([[2, 1, 1]], item_ids=NAMES, codes=(1, 2)))
+
+
+def test_codes_may_begin_elsewhere(bank):
+    """The bank has no codes: the lowest of the declared ones is its lowest category."""
+    X = np.array([[3, 2, 1], [0, 1, 0]])
+    plain = score(bank, Responses.from_array(X, item_ids=NAMES, codes=range(4)))
+    later = score(bank, Responses.from_array(X + 1, item_ids=NAMES, codes=range(1, 5)))
+    np.testing.assert_array_equal(plain.theta, later.theta)

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from irtcat import InputError, ItemBank, Responses, plausible_values, score, sum_score_table
+from irtcat import InputError, ItemBank, Responses, fit, plausible_values, score, sum_score_table
 from irtcat.scoring import METHODS
 
 N_ITEMS = 20
@@ -103,6 +103,47 @@ def test_point_estimates_are_global(bank, X, oracle, method):
         np.testing.assert_array_equal(ability.flag != "", at_bound)
         assert np.isinf(ability.lower[ability.flag == "at the lower bound"]).all()
         assert np.isinf(ability.upper[ability.flag == "at the upper bound"]).all()
+
+
+@pytest.mark.parametrize("method", ["ml", "map", "wle"])
+def test_point_estimates_are_the_maximum_and_intervals_are_normal(bank, X, oracle, method):
+    """The log-likelihood, or with the prior or Warm's weight, is nowhere larger on a fine grid."""
+    params, few = bank.parameters(), X[:60]
+    grid = np.linspace(-6, 6, 2401)
+    objective = oracle.log_likelihood(params, few, grid)
+    p = oracle.curves(params, grid)
+    a, c = params[:, :1], 1 / (1 + np.exp(-params[:, 2:]))
+    s = (p - c) / (1 - c)
+    d1 = (1 - c) * a * s * (1 - s)
+    information = (~np.isnan(few)) @ (d1**2 / (p * (1 - p)))
+    if method == "map":
+        objective = objective - 0.5 * ((grid - 0.5) / 1.5) ** 2
+    if method == "wle":
+        ratio = (~np.isnan(few)) @ (d1 * d1 * a * (1 - 2 * s) / (p * (1 - p))) / (2 * information)
+        step = grid[1] - grid[0]
+        objective[:, 1:] += np.cumsum(0.5 * step * (ratio[:, 1:] + ratio[:, :-1]), axis=1)
+    ability = score(bank, responses(bank, few), method=method, level=0.8)
+    at = np.array([np.interp(t, grid, o) for t, o in zip(ability.theta, objective, strict=True)])
+    assert (at >= objective.max(axis=1) - 2e-5).all()
+    plain = ability.flag == ""
+    assert plain.sum() > 40
+    z = 1.2815515655446004  # of a probability of .9
+    lower, upper = ability.theta - z * ability.se, ability.theta + z * ability.se
+    np.testing.assert_allclose(ability.lower[plain], lower[plain], rtol=1e-12)
+    np.testing.assert_allclose(ability.upper[plain], upper[plain], rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["eap", "map"])
+def test_intervals_of_several_abilities_are_normal(method):
+    pattern = {"one": ["i1", "i2", "i3"], "two": ["i4", "i5", "i6"]}
+    rng = np.random.default_rng(4)
+    drawn = Responses.from_array(rng.integers(0, 2, (120, 6)))
+    fitted = fit(drawn, "m2pl", pattern=pattern, priors={"slope": (0, 0.3)})
+    ability = score(fitted.bank, drawn, method=method, level=0.8)
+    assert ability.theta.shape == (120, 2)
+    z = 1.2815515655446004
+    np.testing.assert_allclose(ability.upper - ability.theta, z * ability.se, rtol=1e-12)
+    np.testing.assert_allclose(ability.theta - ability.lower, z * ability.se, rtol=1e-12)
 
 
 @pytest.mark.slow

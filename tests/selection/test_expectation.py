@@ -53,6 +53,16 @@ def test_the_prior_is_uniform_beyond_the_calibrated_scores():
     assert density[t < -1].max() < 0.01 * density[beyond].mean()
 
 
+def test_the_prior_of_similar_subjects_is_normal():
+    scores = np.random.default_rng(0).uniform(0.3, 0.7, 60)
+    t = np.linspace(-8, 8, 4001)
+    prior, summary = prior_of(EXPECTATIONS["similar"], scores, t), ScoreSummary.of(scores)
+    assert prior @ t == pytest.approx(summary.mean, abs=1e-6)
+    assert np.sqrt(prior @ (t - summary.mean) ** 2) == pytest.approx(summary.sd, abs=1e-6)
+    kurtosis = (prior @ (t - summary.mean) ** 4) / summary.sd**4
+    assert kurtosis == pytest.approx(3, abs=1e-4)
+
+
 def test_weaker_is_stronger_mirrored():
     scores = np.random.default_rng(0).uniform(0.2, 0.7, 31)
     t = np.linspace(-6, 6, 241)

@@ -3,14 +3,18 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
-from irtcat import ItemBank, Responses, fisher_information
+from irtcat import InputError, ItemBank, Responses, fisher_information
 from irtcat.selection import select
 from irtcat.selection.clusters import cluster, k_medoids
+from irtcat.selection.curves import EDGE, score_curves
 from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import SHRINKAGE
 from irtcat.selection.precision import Determinant
+from irtcat.selection.repeating import read_subset
 
 RNG = np.random.default_rng(0)
 
@@ -286,3 +290,35 @@ def test_columns_looked_up_ahead_change_no_choice(monkeypatch):
     assert [chosen(more) for more in options] == plain
     monkeypatch.setattr(gaussian, "POOL", 3)
     assert [chosen(more) for more in options] == plain
+
+
+def test_score_curves_maximise_the_penalised_likelihood():
+    rng = np.random.default_rng(3)
+    t = rng.normal(0.3, 1, 35)
+    x = (rng.random((35, 12)) < 1 / (1 + np.exp(-np.linspace(-2, 2, 12) - t[:, None]))).astype(
+        float
+    )
+    curves = score_curves(x, slope_sd=0.4, slope_mean=1.2)  # each subject is a bin of its own
+    means = x.mean(axis=1)
+    at = np.log((means + EDGE) / (1 - means + EDGE))
+    for j in range(12):
+
+        def loss(values, j=j):
+            level, slope = values
+            eta = level + slope * (at - at.mean())
+            prior = 0.5 * (level / 5) ** 2 + 0.5 * ((slope - 1.2) / 0.4) ** 2
+            return prior - (x[:, j] * eta - np.logaddexp(0, eta)).sum()
+
+        best = minimize(loss, [0.0, 1.0], method="BFGS", options={"gtol": 1e-8}).x
+        expected = (best[0] - best[1] * at.mean(), best[1])
+        assert (curves.intercept[j], curves.slope[j]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x"])
+def test_a_seed_in_a_file_is_a_whole_number(tmp_path, seed):
+    table = pd.DataFrame({"item": ["i1", "i2"], "weight": 0.5, "strategy": "random", "seed": seed})
+    table.to_csv(tmp_path / "s.csv", index=False)
+    with pytest.raises(InputError, match="whole number of at least 0"):
+        read_subset(tmp_path / "s.csv")
+    table.assign(seed=0).to_csv(tmp_path / "s.csv", index=False)
+    assert read_subset(tmp_path / "s.csv").seed == 0
