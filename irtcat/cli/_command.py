@@ -106,6 +106,11 @@ class Options:
         """What messages call an option."""
         return self._command.options[name].label
 
+    @property
+    def given_rows(self) -> list[Option]:
+        """The options and arguments on the command line."""
+        return [row for row in self._command.options.values() if self.is_given(row.name)]
+
     def is_given(self, name: str) -> bool:
         """Whether an option is on the command line."""
         return name in self._given

@@ -193,9 +193,8 @@ def _are_parameters(o: Options) -> bool:
     from irtcat.io.logs.find import is_log
     from irtcat.io.parameters.recognise import found_parameters
 
-    rows = [row for row in o._command.options.values() if o.is_given(row.name)]
-    of_parameters = [row for row in rows if row.source == PARAMETERS]
-    of_logs = [row for row in rows if row.source == LOGS and row.flags]
+    of_parameters = [row for row in o.given_rows if row.source == PARAMETERS]
+    of_logs = [row for row in o.given_rows if row.source == LOGS and row.flags]
     is_file = o.logs.is_file() and not is_log(o.logs)
     are = is_file and bool(of_parameters)
     if is_file and not are:
@@ -238,8 +237,7 @@ def _parameters(o: Options) -> Output:
 
 def _by_paths(o: Options) -> Output:
     """The responses in JSON of another format."""
-    rows = [row for row in o._command.options.values() if o.is_given(row.name)]
-    other = [row for row in rows if row.name in OF_LOGS or row.source == PARAMETERS]
+    other = [row for row in o.given_rows if row.name in OF_LOGS or row.source == PARAMETERS]
     if other:
         raise typer.BadParameter("not with --records.", param_hint=other[0].label)
     responses = _input.read(str(o.logs), **{name: getattr(o, name) for name in BY_PATHS})
