@@ -229,7 +229,8 @@ class Option:
         source = library if self.source is None else self.source
         known = described(source, self.parameter)
         if library and self.source is None and known is None:
-            raise TypeError(f"{source} has no parameter {self.parameter}: use own().")
+            must = "use own(), or run docs/tools/parameters.py if it is new"
+            raise TypeError(f"{FILE.name}: {source} has no parameter {self.parameter}: {must}.")
         source = "" if known is None else source
         parameter = known or Described()
         type = parameter.type if self.type is UNSET else self.type

@@ -27,7 +27,7 @@ from irtcat._common.cache import cache_folder
 from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
-from irtcat.cli._options import described, known_names, listed_names
+from irtcat.cli._options import described, known_names, listed_names, option, own
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
 
@@ -104,6 +104,13 @@ def test_help_lists_the_commands():
     assert "..." not in commands
     assert "--install-completion" in text
     assert examples(text) == [shlex.split(line) for line in STORY]
+
+
+def test_an_option_is_a_parameter_of_the_function():
+    assert option("level").completed("irtcat.score").default == 0.95
+    with pytest.raises(TypeError, match="irtcat.score has no parameter first"):
+        option("first").completed("irtcat.score")
+    assert own("first").completed("irtcat.score").default is None
 
 
 def test_options_are_in_groups_with_their_defaults():
