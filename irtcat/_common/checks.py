@@ -28,6 +28,20 @@ def number_in(text: str) -> float | None:
     return float(text) if NUMBER.fullmatch(text) else None
 
 
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def truth_in(value: Any) -> bool | None:
+    """Parse true or false; None if the value is neither.
+
+    Example:
+        >>> [truth_in(value) for value in (True, 0, 1.0, " Yes", "no", "FALSE", 2, "x")]
+        [True, False, True, True, False, False, None, None]
+    """
+    text = str(value).strip().lower()
+    return TRUTH.get(text.removesuffix(".0"))
+
+
 def whole_number_in(text: str) -> int | None:
     """Parse a whole number; None if the text is not one.
 

@@ -84,7 +84,7 @@ def _on_scales(o: Options) -> Output:
             f"--prior and --groups are for one bank. Got the folder {o.bank} of scales. "
             "Leave them out, or name one of its banks."
         )
-    table = apply(o.bank, o.responses, o.method, level=o.level).reset_index()
+    table = apply(o.bank, o.responses, o.method, level=o.level, mismatch=o.mismatch).reset_index()
     o.write("out", table, "scores")
     about = {"method": o.method, "level": o.level, "n_subjects": table["subject"].nunique()}
     about |= {"scales": table["scale"].unique().tolist(), "out": o.out}

@@ -59,6 +59,9 @@ MOST_MISSING = 0.995
 nothing would be left beyond 1. Of the sets of `experiments/calibration_plan` those with items that
 hardly a subject fails exceed it."""
 
+SINGULAR = 1e-9
+"""Information of parameters scaled to 1 whose least eigenvalue is smaller is singular."""
+
 TINY = 1e-12
 """Smaller probabilities, and shares of the median information, count as 0."""
 
@@ -221,7 +224,7 @@ def plan_calibration(
     Returns:
         The plan: ``n_subjects``, `to_frame()`, ``at(n)``, ``items(n)``, and ``candidates`` indexed
         by subject in the order to take them: theta and the SEs of `CalibrationPlan.at` that all
-        subjects up to this one give.
+        subjects up to this one give, infinite as long as they do not determine so many items.
 
     Raises:
         InputError: for items of several abilities or without categories, numbers out of range,
@@ -231,7 +234,7 @@ def plan_calibration(
         >>> bank = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 30))
         >>> plan = plan_calibration(bank, items={"b": 0.15}, ranks=0.85)
         >>> plan
-        CalibrationPlan(1205 subjects for SE of b 0.15, right order 0.85)
+        CalibrationPlan(1203 subjects for SE of b 0.15, right order 0.85)
         >>> plan.at(400)[["SE of a", "SE of abilities", "tau"]].round(2).tolist()
         [0.21, 0.37, 0.75]
         >>> chosen = plan_calibration(bank, candidates=np.linspace(-3, 3, 60)).candidates
@@ -328,7 +331,8 @@ def _answered(
     columns = [at.get(item, -1) for item in bank.item_ids]
     if responses.observed[some].all() or -1 in columns:
         return everything, None
-    rows = np.random.default_rng(seed).permutation(np.resize(np.flatnonzero(some), n_draws))
+    # A random part of a large pilot, whose rows may be sorted.
+    rows = np.resize(np.random.default_rng(seed).permutation(np.flatnonzero(some)), n_draws)
     seen = responses.observed[rows][:, columns]
     return seen, np.where(seen, responses.values[rows][:, columns], 0).astype(int)
 
@@ -474,10 +478,18 @@ def _names(design: FloatArray, directions: FloatArray, bank: ItemBank) -> str:
     return ", ".join(dict.fromkeys(map(str, items[:3])))
 
 
-def _item_errors(bank: ItemBank, share: float) -> dict[str, float]:
-    """The SE that a share of the items reach, by parameter."""
-    errors = {name: error[np.isfinite(error)] for name, error in bank.published()[1].items()}
-    return {name: float(np.quantile(e, share)) for name, e in errors.items() if len(e)}
+def _item_errors(
+    bank: ItemBank, share: float, is_determined: BoolArray | None = None
+) -> dict[str, float]:
+    """The SE that a share of the items reach, by parameter; infinite for undetermined items."""
+    found = {}
+    for name, error in bank.published()[1].items():
+        errors = error
+        if is_determined is not None:
+            errors = np.where(is_determined | ~(error > 0), error, np.inf)
+        if len(errors := errors[~np.isnan(errors)]):
+            found[name] = float(np.quantile(errors, share, method="inverted_cdf"))
+    return found
 
 
 def _row(
@@ -514,20 +526,36 @@ def _in_order(bank: ItemBank, candidates: Any, share: float) -> pd.DataFrame:
         candidates = pd.Series(candidates)
     index = candidates.index if isinstance(candidates, pd.Series) else None
     theta = finite_vector("candidates", candidates)
+    if not len(theta):
+        raise argument_error("candidates", "the abilities of at least one subject", "none")
     free = _free(bank)
     p = curves(bank, theta[:, None])
     dp = probability_derivatives(bank, theta[:, None]) * free.mask[:, :, None, None]
     gained = np.einsum("jpgc,jqgc,jgc->gjpq", dp, dp, 1 / np.maximum(p, TINY), optimize=True)
     fixed = ~free.mask[:, :, None] * np.eye(free.mask.shape[1])  # no part of the determinants
-    total = RIDGE * gained.mean(axis=0) + fixed
+    # The mean of one ability is singular: its diagonal makes determinants positive.
+    mean = gained.mean(axis=0)
+    start = RIDGE * (mean + RIDGE * mean * np.eye(mean.shape[1])) + fixed
+    information = fixed.copy()
     left, rows, ids = list(range(len(theta))), [], []
     while left:
-        gains = np.linalg.slogdet(total + gained[left])[1].sum(axis=1)
+        gains = np.linalg.slogdet(start + information - fixed + gained[left])[1].sum(axis=1)
         chosen = left.pop(int(gains.argmax()))
-        total = total + gained[chosen]
-        covariance = np.linalg.inv(total) - fixed
-        errors = _item_errors(replace(bank, covariance=covariance, full_covariance=None), share)
+        information = information + gained[chosen]
+        is_determined = _is_regular(information)
+        regular = np.where(is_determined[:, None, None], information, np.eye(mean.shape[1]))
+        covariance = np.linalg.inv(regular) - fixed
+        unit = replace(bank, covariance=covariance, full_covariance=None)
+        errors = _item_errors(unit, share, is_determined)
         ids.append(chosen)
         rows.append({"theta": theta[chosen], **{f"SE of {n}": e for n, e in errors.items()}})
     labels = np.arange(len(theta)) if index is None else index.to_numpy()
     return pd.DataFrame(rows, index=pd.Index(labels[ids], name="subject"))
+
+
+def _is_regular(information: FloatArray) -> BoolArray:
+    """Whether the information of each item determines all its parameters."""
+    own = np.sqrt(np.maximum(np.einsum("jpp->jp", information), np.finfo(float).tiny))
+    least = np.linalg.eigvalsh(information / (own[:, :, None] * own[:, None, :]))[:, 0]
+    is_regular: BoolArray = least > SINGULAR
+    return is_regular

@@ -74,7 +74,7 @@ def read_ids(subset: Any, items: Any = None) -> list[str]:
     values = getattr(subset, "item_ids", subset)
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise argument_error("subset", "a Subset or a list of item ids", subset)
-    ids = [str(name) for name in values]
+    ids = _ids(values, "subset")
     if not ids:
         raise argument_error("subset", "at least one item", "none")
     _check_ids(ids, metadata_of(items))
@@ -102,7 +102,7 @@ def metadata_of(items: Any) -> pd.DataFrame:
         return pd.DataFrame()
     if not isinstance(table, pd.DataFrame):
         raise argument_error("items", "a table by item id, Responses or an ItemBank", items)
-    table = table.set_axis(pd.Index([str(name) for name in table.index], dtype=object), axis=0)
+    table = table.set_axis(pd.Index(_ids(table.index, "items"), dtype=object), axis=0)
     if not table.index.is_unique:
         duplicate = table.index[table.index.duplicated()][0]
         raise argument_error("items", "a table with one row per item", f"{duplicate} twice")
@@ -121,8 +121,7 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     Raises:
         InputError: for an item that the table lacks, or two items with the same sample of a task.
     """
-    ids = [str(name) for name in ids]
-    table = metadata_of(items)
+    ids, table = _ids(ids, "ids"), metadata_of(items)
     _check_ids(ids, table)
     cells = {field: _cells(table, columns, ids) for field, columns in COLUMNS.items()}
     out = []
@@ -152,7 +151,7 @@ def known_conditions(bank_items: pd.DataFrame, items: Mapping[str, Item]) -> pd.
     Returns:
         A row for each item: task, hash, and those of `CONDITION_COLUMNS` that the bank has.
     """
-    table = bank_items.set_axis(bank_items.index.map(str), axis=0).reindex(list(items))
+    table = metadata_of(bank_items).reindex(list(items))
     table = table[[name for name in CONDITION_COLUMNS if name in table]]
     tasks = np.array([item.task or None for item in items.values()], object)
     hashes = np.array([item.hash or None for item in items.values()], object)
@@ -174,6 +173,14 @@ def _cells(table: pd.DataFrame, columns: tuple[str, ...], ids: list[str]) -> lis
     if name is None:
         return [None] * len(ids)
     return [_text(value) for value in table[name].reindex(ids)]
+
+
+def _ids(values: Iterable[Any], argument: str) -> list[str]:
+    """Ids as text; raise for a missing one."""
+    ids = [_text(value) for value in values]
+    if None in ids:
+        raise argument_error(argument, "without missing ids", f"none at position {ids.index(None)}")
+    return [name for name in ids if name is not None]
 
 
 def _text(value: Any) -> str | None:

@@ -154,14 +154,17 @@ def free_correlations(
 ) -> Float[np.ndarray, "groups pairs"]:
     """Undo `correlation_root`: any free numbers give a correlation matrix.
 
-    NaN where one of the matrices is not positive-definite.
+    NaN for a matrix that is not positive-definite.
     """
     rows, columns = np.tril_indices(correlations.shape[1], -1)
-    try:
-        root = np.linalg.cholesky(correlations)
-    except np.linalg.LinAlgError:
-        return np.full((len(correlations), len(rows)), np.nan)
-    return (root / np.diagonal(root, axis1=1, axis2=2)[:, :, None])[:, rows, columns]
+    free = np.full((len(correlations), len(rows)), np.nan)
+    for group, matrix in enumerate(correlations):
+        try:
+            root = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            continue
+        free[group] = (root / np.diagonal(root)[:, None])[rows, columns]
+    return free
 
 
 def solved_root(root: Any, right: Any) -> Any:

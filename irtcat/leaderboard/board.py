@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import check_choice, check_count, check_interval
+from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.metrics import METRICS, resampled_metrics
 from irtcat.prediction import full_scores
@@ -182,7 +182,10 @@ class Leaderboard:
         """
         check_choice("over", over, ("subjects", "items", "both"))
         check_count("n", n, 2)
+        check_count("seed", seed, 0)
         check_interval("level", level)
+        if not self.runs:
+            raise argument_error("board", "a board with at least one run", self)
         tail = (1 - level) / 2
         rows = []
         estimates = self.table.groupby(KEYS)[list(METRICS)].mean()

@@ -30,6 +30,7 @@ def apply(
     method: str = "eap",
     *,
     level: float = 0.95,
+    mismatch: str = "refuse",
 ) -> pd.DataFrame:
     """Ability, percentile and accuracy of systems on each of several scales.
 
@@ -44,6 +45,8 @@ def apply(
             that are in no scale are ignored.
         method: how abilities are estimated, as for `irtcat.score`.
         level: probability of the interval.
+        mismatch: what to do where the responses were given under other conditions than those of
+            the scales, as for `irtcat.score`.
 
     Returns:
         Indexed by subject and scale: theta, se, lower, upper, percentile; accuracy, the share of
@@ -74,7 +77,7 @@ def apply(
     for name, part in finished.items():
         if not np.isin(part.bank.item_ids.astype(str), taken.item_ids.astype(str)).any():
             continue
-        ability = score(part.bank, taken, method, level=level).to_frame()
+        ability = score(part.bank, taken, method, level=level, mismatch=mismatch).to_frame()
         columns = ["theta", "se", "lower", "upper", "percentile"]
         table = ability[[column for column in columns if column in ability]].copy()
         for suffix, items in (

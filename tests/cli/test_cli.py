@@ -108,7 +108,7 @@ def test_help_lists_the_commands():
 
 def test_an_option_is_a_parameter_of_the_function():
     assert option("level").completed("irtcat.score").default == 0.95
-    with pytest.raises(TypeError, match="irtcat.score has no parameter first"):
+    with pytest.raises(TypeError, match="score has no parameter first"):
         option("first").completed("irtcat.score")
     assert own("first").completed("irtcat.score").default is None
 
@@ -286,21 +286,21 @@ def test_help_names_what_there_is():
     n_tables = n_parameters = 0
     for words, command in commands():
         text = letters(run_ok(*words, "--help"))
-        for option in command.options.values():
-            assert letters(option.help) in text
-            for table in filter(None, (option.choices, option.listed, option.names)):
+        for row in command.options.values():
+            assert letters(row.help) in text
+            for table in filter(None, (row.choices, row.listed, row.names)):
                 known = known_names(table)
                 assert listed_names(table) == known
-                assert all(re.search(rf"\b{name}\b", option.help) for name in known)
+                assert all(re.search(rf"\b{name}\b", row.help) for name in known)
                 n_tables += 1
-            if option.source:
-                parameter = inspect.signature(load(option.source)).parameters[option.parameter]
-                known = described(option.source, option.parameter)
+            if row.source:
+                parameter = inspect.signature(load(row.source)).parameters[row.parameter]
+                known = described(row.source, row.parameter)
                 if isinstance(parameter.default, (bool, int, float, str, tuple)):
                     assert known.default == parameter.default
                 if isinstance(parameter.default, (bool, int, float)):
-                    assert option.type is type(parameter.default)
-                assert len(known.help) > 9, (words, option)
+                    assert row.type is type(parameter.default)
+                assert len(known.help) > 9, (words, row)
                 n_parameters += 1
     assert n_tables > 20
     assert n_parameters > 100

@@ -1,6 +1,7 @@
 """Planned calibrations against exact information, fits, and known designs."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,8 +9,9 @@ import pytest
 from scipy import stats
 
 import irtcat
-from irtcat import InputError, ItemBank, diagnose, plan_calibration
+from irtcat import InputError, ItemBank, Responses, diagnose, plan_calibration
 from irtcat.bank import Population
+from irtcat.diagnose.calibration_plan import _answered
 
 A, B = np.array([0.8, 1.3, 1.1, 1.5]), np.array([-1.0, 0.5, 0.0, 1.2])
 
@@ -217,3 +219,30 @@ def test_refusals_of_rmsea():
         diagnose.rmsea_sample_size(10, 0.01)
     with pytest.raises(InputError, match="a billion subjects"):
         diagnose.rmsea_sample_size(1, 0.8, alternative=0.05001)
+
+
+def test_a_share_of_the_items_reaches_its_errors():
+    bank = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 10))
+    for share in (0.5, 0.85, 0.95, 1):
+        plan = plan_calibration(bank, items={"b": 0.2}, share=share, n_draws=200)
+        assert (plan.items(plan.n_subjects)["se_b"] <= 0.2).mean() >= share
+
+
+@pytest.mark.parametrize("theta", [[0.0], [0.5, 0.5]])
+def test_one_ability_does_not_determine_slope_and_difficulty(theta):
+    bank = ItemBank.from_parameters(a=1.2, b=np.linspace(-2, 2, 10))
+    order = plan_calibration(bank, candidates=theta, n_draws=200).candidates
+    assert np.isinf(order[["SE of a", "SE of b"]]).all(axis=None)
+    with pytest.raises(InputError, match="at least one subject"):
+        plan_calibration(bank, candidates=[])
+
+
+def test_a_part_of_a_sorted_pilot_is_drawn_at_random():
+    bank = ItemBank.from_parameters(a=1.0, b=np.linspace(-1, 1, 8))
+    pilot = bank.simulate(np.linspace(-3, 3, 3000), seed=1).to_numpy()
+    pilot[::7, 0] = np.nan
+    answered, answers = _answered(
+        SimpleNamespace(responses=Responses.from_array(pilot, item_ids=bank.item_ids)), bank, 300, 0
+    )
+    share = answers.sum() / answered.sum()
+    assert share == pytest.approx(np.nanmean(pilot), abs=0.05)

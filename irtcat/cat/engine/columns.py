@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, truth_in
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import FixedSubset
@@ -53,7 +53,11 @@ def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
 
     Args:
         bank: the bank.
-        config: the configuration, whose ``pretest`` names the column of the bank that marks them.
+        config: the configuration, whose ``pretest`` names the column of the bank that marks them:
+            true or false, yes or no, 1 or 0; empty cells are false.
+
+    Raises:
+        InputError: there is no such column, or a cell has another value.
 
     Example:
         >>> from dataclasses import replace
@@ -64,21 +68,35 @@ def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
         >>> pretest_of(bank, Config(pretest="new", pretest_at=[1], max_items=1)).tolist()
         [False, True]
     """
-    values = column_of(bank, config.pretest, False)
-    return pd.Series(values).fillna(False).astype(bool).to_numpy()
+    column = pd.Series(column_of(bank, config.pretest, False)).fillna(False)
+    marks = [truth_in(value) for value in column]
+    if None in marks:
+        at = marks.index(None)
+        must = f"one with true or false (yes or no, 1 or 0) in the column {config.pretest}"
+        raise argument_error("bank", must, f"{column[at]} for {bank.item_ids[at]}")
+    return np.array(marks, bool)
+
+
+def numbers_of(bank: ItemBank, name: str) -> FloatArray:
+    """The numbers of a column of the bank's item metadata.
+
+    Raises:
+        InputError: there is no such column, or one of its cells is no number of at least 0.
+    """
+    column = column_of(bank, name, None)
+    numbers: FloatArray = np.asarray(pd.to_numeric(pd.Series(column), errors="coerce"), float)
+    bad = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+    if len(bad):
+        must = f"one with a number of at least 0 for every item in the column {name}"
+        raise argument_error("bank", must, f"{column[bad[0]]} for {bank.item_ids[bad[0]]}")
+    return numbers
 
 
 def costs_of(bank: ItemBank, config: Config) -> FloatArray | None:
     """Expected cost of each item, at least `FREE`; None without costs."""
     if config.cost is None:
         return None
-    column = column_of(bank, config.cost, None)
-    costs = np.asarray(pd.to_numeric(pd.Series(column), errors="coerce"), float)
-    bad = np.flatnonzero(~(np.isfinite(costs) & (costs >= 0)))
-    if len(bad):
-        must = f"one with a number of at least 0 for every item in the column {config.cost}"
-        raise argument_error("bank", must, f"{column[bad[0]]} for {bank.item_ids[bad[0]]}")
-    costs = np.maximum(costs, FREE)
+    costs = np.maximum(numbers_of(bank, config.cost), FREE)
     if config.budget is not None:
         least = max(costs.min(), costs[first_of(bank, config)].sum())
         if least > config.budget:

@@ -19,6 +19,7 @@ from irtcat.cat.engine.columns import (
     first_of,
     fixed_of,
     item_testlets,
+    numbers_of,
     pretest_of,
     strata_of,
 )
@@ -71,12 +72,13 @@ def prepare(
     first = first_of(bank, config)
     n_scored = int((~pretest).sum())
     if n_scored < config.max_items:
-        must = f"at most {n_scored}, the number of items in the bank"
+        must = f"at most {n_scored}, the number of scored items in the bank"
         raise argument_error("max_items", must, config.max_items)
     column_of(bank, config.group, "")  # raises if the column is missing
     check_pretest(bank, config)
     check_exposure(config, n_scored)
     plan, costs = content_plan(bank, config), costs_of(bank, config)
+    seconds = np.zeros(bank.n_items) if config.seconds is None else numbers_of(bank, config.seconds)
     with in_width("float64"):
         parameters, _ = bank.published()
         highest = item_categories(bank.model) - 1
@@ -118,7 +120,7 @@ def prepare(
             fixed=None if fixed is None else jax.tree.map(in_kind, fixed),
             factors=None if factors is None else real(factors),
             costs=None if costs is None else real(costs),
-            seconds=real(column_of(bank, config.seconds, 0.0).astype(float)),
+            seconds=real(seconds),
             counts=Counts(*(count if count is None else real(count) for count in counts)),
             top=jnp.asarray(highest, jnp.int32),
             near=contending,

@@ -1,5 +1,6 @@
 """The driver of EM: the loop, the guard of the objective and the stopping rules."""
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -297,7 +298,10 @@ def run_em(
         update, belief = step_map(problem, state, slack, n_steps, guard.expand)
         value = log_likelihood(weights, belief) + float(update.log_prior)
         step = float(update.step)
-        check_finite(value, step, iteration)
+        if guard.kind == "plain":
+            check_finite(value, step, iteration)
+        elif not math.isfinite(value + step):
+            value = -math.inf  # a fall: the next candidate is taken
         back, here = guard.retreat(value, step), state.point
         if back is not None:
             state = state._replace(point=back)

@@ -67,8 +67,7 @@ def decoded(path: Path, max_bytes: int = MOST_FILE) -> str:
 class Files:
     """The media files of a folder, each read once.
 
-    Names lead nowhere else; ``media`` are those that were asked for, by the names of their
-    content.
+    Files outside the folder are refused; ``media`` are those that items name, by content hash.
     """
 
     def __init__(self, folder: Path):
@@ -83,11 +82,11 @@ class Files:
         Raises:
             InputError: the name leads out of the folder, or the file does not exist or is no media.
         """
-        file = unquote(name)
+        file = name.removeprefix("./")
         if file not in self._names:
             media = Media.from_bytes(self._bytes(file, where), file)
+            self._size += 0 if media.name in self.media else len(media.data)
             self._names[file], self.media[media.name] = media.name, media
-            self._size += len(media.data)
             if self._size > MOST_SET:
                 raise InputError(
                     f"{self.folder}: expected at most {MOST_SET // 2**20} MiB of media."
@@ -108,8 +107,8 @@ class Files:
         return read_bytes(path, MOST_MEDIA)
 
     def address_of(self, where: str) -> Callable[[str], str]:
-        """`address` for the names in one item."""
-        return lambda name: self.address(name, where)
+        """`address` for the names in the Markdown of one item, which are URLs."""
+        return lambda name: self.address(unquote(name), where)
 
 
 def check_names(values: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
@@ -132,24 +131,40 @@ def make_item(
     Raises:
         InputError: naming the file, the item and the field.
     """
+    try:
+        return _item(name, values, prompt, choices, files, where)
+    except InputError as error:
+        raise _located(error, where) from None
+
+
+def _item(
+    name: str,
+    values: Mapping[str, Any],
+    prompt: str,
+    choices: list[tuple[str, str]],
+    files: Files,
+    where: str,
+) -> Item:
+    """`make_item`; errors may lack the file and the item."""
     check_names(values, FIELDS, where)
     given = {field: values[field] for field in ITEM_FIELDS if field in values}
+    areas = _table(given.pop("areas", {}), "areas", where)
+    choices = choices or [(choice, "") for choice in areas]
+    ids = [choice for choice, _ in choices]
+    if not set(areas) <= set(ids):
+        raise content_error(where, "areas of its choices", shorten(list(areas)))
     fixed = _texts(given.pop("fixed", ()), "fixed", where)
-    unknown = [choice for choice in fixed if choice not in dict(choices)]
+    unknown = [choice for choice in fixed if choice not in ids]
     if unknown:
         raise content_error(where, "fixed as ids of choices", shorten(unknown))
     shown = _shown(given.pop("media", ()), files, where)
-    practice = given.pop("practice", False)
+    practice = given.pop("practice", False)  # checked here: the key of the item has it
     if not isinstance(practice, bool):
         raise content_error(where, "practice as true or false", shorten(practice))
     if "labels" in given:
         given["labels"] = _texts(given["labels"], "labels", where)
     if "picture" in given:
         given["picture"] = _picture(given["picture"], files, where)
-    areas = _table(given.pop("areas", {}), "areas", where)
-    choices = choices or [(choice, "") for choice in areas]
-    if set(areas) - set(dict(choices)):
-        raise content_error(where, "areas of its choices", shorten(list(areas)))
     kind, address_of = given.get("kind", "choice"), files.address_of(where)
     if "options" in given:
         given["options"] = tuple(
@@ -157,18 +172,15 @@ def make_item(
             for option, text in _table(given["options"], "options", where).items()
         )
     most = 1 if kind in ("match", "associate") else 0
-    try:
-        return Item(
-            id=name,
-            prompt=prompt + shown,
-            choices=tuple(
-                Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
-                for choice, html in choices
-            ),
-            **{"kind": kind, **given},
-        )
-    except InputError as error:
-        raise _located(error, where) from None
+    return Item(
+        id=name,
+        prompt=prompt + shown,
+        choices=tuple(
+            Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
+            for choice, html in choices
+        ),
+        **{"kind": kind, **given},
+    )
 
 
 def unwrapped(html: str) -> str:
@@ -256,7 +268,7 @@ def make_stimulus(name: str, title: str, language: str, html: str, where: str) -
 
 
 def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
-    """Texts from one text or a list of texts; numbers as they are written."""
+    """Texts from one text or a list of texts; numbers as Python writes them (1.5 for 1.50)."""
     entries = value if isinstance(value, (list, tuple)) else (value,)
     out = []
     for entry in entries:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from irtcat._common.checks import InputError, brief, one_line, shorten
+from irtcat._common.checks import InputError, brief, one_line, shorten, truth_in
 from irtcat._files import check_path, check_regular, is_marked, unescape
 from irtcat.service.content.authored import (
     FIELDS,
@@ -41,8 +41,6 @@ from irtcat.service.content.records import Item, Stimulus
 
 SEPARATOR = "|"
 """Between the entries of a cell that holds several: it is rare in texts, unlike commas."""
-
-FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def read_rows(
@@ -106,9 +104,10 @@ def parse_cells(cells: dict[str, str], where: str) -> dict[str, Any]:
 
 
 def _flag(cell: str, where: str) -> bool:
-    if cell.lower() not in FLAGS:
+    value = truth_in(cell)
+    if value is None:
         raise content_error(where, "true or false", shorten(cell))
-    return FLAGS[cell.lower()]
+    return value
 
 
 def _number(cell: str, where: str) -> float:
