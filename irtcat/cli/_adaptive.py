@@ -18,7 +18,7 @@ CONFIG = "irtcat.cat.Config"
 
 def read_part(text: str) -> dict[str, Any]:
     """Parse a rule and its options from NAME or NAME:OPTION=NUMBER,..."""
-    from irtcat._common.checks import number_in
+    from irtcat._common.numbers import number_in
 
     name, _, rest = text.partition(":")
     out: dict[str, Any] = {"name": name.strip()}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from irtcat._common.checks import number_in
+from irtcat._common.numbers import number_in
 from irtcat._common.progress import IS_SHOWN
 from irtcat._version import __version__
 from irtcat.cli import _input

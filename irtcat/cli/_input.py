@@ -241,7 +241,8 @@ def read_chosen(path: str) -> "Subset | ShortForm":
 def read_form(source: str) -> "ShortForm":
     """Read a short form from a file, or one that is shipped (NAME:ITEMS)."""
     from irtcat import short_forms
-    from irtcat._common.checks import InputError, whole_number_in
+    from irtcat._common.checks import InputError
+    from irtcat._common.numbers import whole_number_in
     from irtcat.prediction import ShortForm
 
     name, _, size = source.partition(":")
@@ -306,7 +307,7 @@ def is_file(path: str) -> bool:
 
 def split_counts(text: str) -> list[int]:
     """Parse a comma-separated list of whole numbers of at least 1."""
-    from irtcat._common.checks import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     numbers = [whole_number_in(number) or 0 for number in text.split(",")]
     if min(numbers) < 1:
@@ -343,7 +344,7 @@ def split_named(
 
 def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     """Parse groups with their limits of items: GROUP=NUMBER or GROUP=FEWEST:MOST, ..."""
-    from irtcat._common.checks import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     def limits(numbers: str) -> tuple[int, int] | None:
         fewest, _, most = numbers.partition(":")
@@ -359,7 +360,7 @@ def split_quotas(text: str) -> dict[str, tuple[int, int]]:
 
 def split_ranges(text: str) -> dict[str, tuple[float, float]]:
     """Parse names with ranges: NAME=LOW:HIGH, ..."""
-    from irtcat._common.checks import number_in
+    from irtcat._common.numbers import number_in
 
     def ends(numbers: str) -> tuple[float, float] | None:
         low, high = (number_in(number) for number in f"{numbers}:".split(":")[:2])
@@ -370,14 +371,14 @@ def split_ranges(text: str) -> dict[str, tuple[float, float]]:
 
 def split_numbers(text: str) -> dict[str, float]:
     """Parse names with numbers: NAME=NUMBER, ..."""
-    from irtcat._common.checks import number_in
+    from irtcat._common.numbers import number_in
 
     return split_named(text, number_in, "not NAME=NUMBER, such as algebra=2")
 
 
 def read_population(text: str) -> "Population":
     """Parse the mean and SD of a population: MEAN,SD."""
-    from irtcat._common.checks import number_in
+    from irtcat._common.numbers import number_in
     from irtcat.bank import Population
 
     mean, _, sd = (number_in(part) if part != "," else None for part in text.partition(","))
@@ -437,7 +438,7 @@ def score_words(unread: "Mapping[str, Any]") -> list[str]:
 
 def split_codes(source: str) -> Any:
     """Parse labels in their order, all codes, or numbers of labels: LABEL=NUMBER,... or a table."""
-    from irtcat._common.checks import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     if is_file(source) or "=" in source:
         return named_numbers("code")(source)

@@ -28,7 +28,7 @@ HELP = "Check what responses are worth before they decide anything."
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
     """Numbers of trials, comma-separated."""
-    from irtcat._common.checks import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     numbers = [whole_number_in(part) for part in split_texts(text)]
     if None in numbers:

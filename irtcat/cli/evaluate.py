@@ -105,7 +105,7 @@ def _value(text: str) -> Any:
 
 def _batch_size(text: str) -> int | str:
     """Parse a batch size: a number, or auto or auto:N."""
-    from irtcat._common.checks import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     number = whole_number_in(text)
     if number is None and text.partition(":")[0] != "auto":

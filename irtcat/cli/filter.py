@@ -28,7 +28,7 @@ def _items(path: str) -> Any:
 
 def _amount(text: str) -> float:
     """Parse a number of items, or a share."""
-    from irtcat._common.checks import number_in, whole_number_in
+    from irtcat._common.numbers import number_in, whole_number_in
 
     if text.endswith("%"):
         share = number_in(text[:-1])
@@ -43,7 +43,7 @@ def _amount(text: str) -> float:
 
 def _bounds(text: str) -> tuple[float, float]:
     """Parse two numbers."""
-    from irtcat._common.checks import number_in
+    from irtcat._common.numbers import number_in
 
     numbers = [n for n in map(number_in, map(str.strip, text.split(","))) if n is not None]
     if len(numbers) != 2 or text.count(",") != 1:

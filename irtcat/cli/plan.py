@@ -24,7 +24,7 @@ def _points(gap: float) -> float:
 
 def _costs(text: str) -> tuple[float, ...]:
     """The costs of an item and of a trial."""
-    from irtcat._common.checks import number_in
+    from irtcat._common.numbers import number_in
 
     numbers = [number_in(part) for part in text.split(",")]
     if len(numbers) != 2 or None in numbers:

@@ -120,7 +120,7 @@ def next_(o: Options) -> Output:
 
 def _answer(text: str) -> int | str:
     """Parse an answer."""
-    from irtcat._common.checks import whole_number_in
+    from irtcat._common.numbers import whole_number_in
 
     code = text if text == "skip" else whole_number_in(text)
     if code is None:

@@ -12,14 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from irtcat._common.checks import (
-    InputError,
-    argument_error,
-    brief,
-    check_choice,
-    visible,
-    whole_number_in,
-)
+from irtcat._common.checks import InputError, argument_error, brief, check_choice, visible
+from irtcat._common.numbers import whole_number_in
 from irtcat._files.writing import replacing
 from irtcat.harness.items import Item, read_ids, read_items
 

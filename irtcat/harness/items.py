@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, brief, shorten, whole_number_in
+from irtcat._common.checks import InputError, argument_error, brief, shorten
+from irtcat._common.numbers import whole_number_in
 from irtcat.responses._conditions import CONDITION_COLUMNS
 from irtcat.responses._metadata import HARNESS_COLUMNS
 

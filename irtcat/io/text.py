@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, number_in, shorten
+from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat._common.numbers import number_in
 from irtcat._files.csv import MARK, is_marked, read_csv, unescape
 from irtcat._files.reading import MOST_BYTES, read_bytes
 from irtcat.responses._cells import MISSING

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import number_in
+from irtcat._common.numbers import number_in
 
 EXPECTED = "0/1, true/false, a fraction, an integer code or nothing"
 Report = Callable[[int, int, str], NoReturn]  # raises for (row, column, what was expected)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, brief, check_choice, number_in
+from irtcat._common.checks import InputError, brief, check_choice
+from irtcat._common.numbers import number_in
 from irtcat.responses._metadata import HARNESS_COLUMNS
 
 CONDITIONS = {

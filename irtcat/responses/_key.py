@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, is_number, number_in, shorten
+from irtcat._common.checks import InputError, argument_error, is_number, shorten
+from irtcat._common.numbers import number_in
 from irtcat.responses._cells import cell_number, is_missing_text
 from irtcat.responses._words import NO_VALUE, folded
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from irtcat._common.checks import InputError, number_in, shorten, whole_number_in
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.numbers import number_in, whole_number_in
 from irtcat.responses._cells import cell_number, is_missing_text
 from irtcat.responses._key import Key
 from irtcat.responses._table import (

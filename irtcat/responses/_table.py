@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, number_in, shorten
+from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat._common.numbers import number_in
 from irtcat.responses._cells import Report, block_numbers, is_missing_text
 from irtcat.responses._key import Choices, Key
 from irtcat.responses._words import Coding

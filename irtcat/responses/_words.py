@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, is_number, number_in, shorten
+from irtcat._common.checks import argument_error, is_number, shorten
+from irtcat._common.numbers import number_in
 from irtcat.responses._cells import EXPECTED, cell_number
 from irtcat.responses._matrix import check_codes
 

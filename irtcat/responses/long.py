@@ -5,7 +5,8 @@ from typing import NoReturn
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, number_in, shorten
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.numbers import number_in
 from irtcat.responses._cells import compact
 from irtcat.responses._key import ScoredChoices
 from irtcat.responses._table import (

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import InputError, argument_error, check_unique, shorten, whole_number_in
+from irtcat._common.checks import InputError, argument_error, check_unique, shorten
+from irtcat._common.numbers import whole_number_in
 from irtcat._common.types import IntArray
 from irtcat.io.text import column_numbers, read_table
 from irtcat.responses import Responses

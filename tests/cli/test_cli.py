@@ -311,7 +311,6 @@ def test_errors_name_the_option():
     assert "The --n-items option must" in result.stderr
 
 
-@pytest.mark.slow
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, truth_in
+from irtcat._common.checks import argument_error
+from irtcat._common.numbers import truth_in
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.cat.belief.pool import FixedSubset

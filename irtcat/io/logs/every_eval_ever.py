@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from irtcat._common.checks import InputError, shorten, whole_number_in
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.numbers import whole_number_in
 from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
 from irtcat.io.logs.values import (

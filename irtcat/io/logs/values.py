@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from irtcat._common.checks import InputError, number_in, shorten
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.numbers import number_in
 from irtcat._files.reading import numbered_lines, parse_json
 from irtcat.responses._conditions import condition_text
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, brief, number_in, shorten
+from irtcat._common.checks import InputError, brief, shorten
+from irtcat._common.numbers import number_in
 from irtcat._files.reading import parse_json
 from irtcat.bank import Population
 from irtcat.io.text import load_text, read_table, records

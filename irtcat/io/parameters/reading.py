@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_choice, number_in, shorten
+from irtcat._common.checks import InputError, argument_error, check_choice, shorten
+from irtcat._common.numbers import number_in
 from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray
 from irtcat._files.reading import MOST_BYTES, check_path

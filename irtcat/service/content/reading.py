@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from irtcat._common.checks import InputError, brief, one_line, shorten, truth_in
+from irtcat._common.checks import InputError, brief, one_line, shorten
+from irtcat._common.numbers import truth_in
 from irtcat._files import check_path, check_regular, is_marked, unescape
 from irtcat.service.content.authored import (
     FIELDS,
