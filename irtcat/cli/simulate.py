@@ -55,12 +55,12 @@ def command(o: Options) -> Output:
 
     show_rounds = counted("rounds of the calibration")(part_of(o.progress, 0, n_parts))
     show_sessions = counted("subjects")(part_of(o.progress, n_parts - 1, n_parts))
-    counts = o.exposure_parameters
+    exposure = o.exposure_parameters
     if calibrate:
         theta = drawn_abilities(bank, o.n, seed)
-        counts = cat.calibrate_exposure(bank, theta, config, seed=seed, progress=show_rounds)
-        counts.save(o.calibrate_exposure)
-    shared = {"counts": counts, "progress": show_sessions}
+        exposure = cat.calibrate_exposure(bank, theta, config, seed=seed, progress=show_rounds)
+        exposure.save(o.calibrate_exposure)
+    shared = {"counts": exposure, "progress": show_sessions}
     if o.responses is not None:
         report = cat.replay(bank, o.responses, config, seed, mismatch=o.mismatch, **shared)
     else:

@@ -55,9 +55,9 @@ RIDGE = 1e-3
 determinants are above 0."""
 
 MOST_MISSING = 0.995
-"""Largest share of the information of known abilities that is missing: simulated shares vary, and
-nothing would be left beyond 1. Of the sets of `experiments/calibration_plan` those with items that
-hardly a subject fails exceed it."""
+"""Largest share of the information of known abilities that may be missing. Simulated shares vary,
+and from 1 on no information is left. Sets of `experiments/calibration_plan` with items that nearly
+all subjects solve exceed it."""
 
 SINGULAR = 1e-9
 """Information of parameters scaled to 1 whose least eigenvalue is smaller is singular."""
@@ -98,7 +98,7 @@ class CalibrationPlan:
 
         Returns:
             Indexed by target ("SE of b", "SE of abilities", "right order"): wanted; n_subjects that
-            reach it (NaN where none do); at_best, the value with any number of subjects, which
+            reach it (NaN where none do); at_best, the limit for ever more subjects, which
             errors of the items leave at 0 and more subjects cannot improve.
         """
         return self.table.copy()

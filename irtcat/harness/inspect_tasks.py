@@ -17,7 +17,7 @@ from irtcat.harness.answers import Answer, Progress, record
 from irtcat.harness.exports import inspect_selector
 from irtcat.harness.extras import imported, is_in_file, model_in_file
 from irtcat.harness.folder import LOGS
-from irtcat.harness.items import Item, agreed, known_conditions
+from irtcat.harness.items import Item, common_condition, known_conditions
 from irtcat.io.logs.values import clip, version_text
 from irtcat.responses._conditions import MISMATCH, check_conditions, text_hash
 
@@ -102,7 +102,7 @@ class Adaptive:
         """Raise where version, data or the requested scorer differ from the calibration."""
         run: dict[str, Any] = {"task": self.conditions["task"]}
         run["version"] = version_text(getattr(task, "task_version", None)) or None
-        if self.metric is not None and self.metric != agreed(self.conditions, "scorer"):
+        if self.metric is not None and self.metric != common_condition(self.conditions, "scorer"):
             run["scorer"], _, key = self.metric.partition(".")
             run["metric"] = key or None
         hashes = {}
@@ -201,12 +201,12 @@ class Adaptive:
         """The value of the chosen score."""
         if not scores:
             raise argument_error("task", "a task that scores its samples", f"no score for {item}")
-        known = agreed(self.conditions, "scorer")
+        known = common_condition(self.conditions, "scorer")
         default = known if known in scores else next(iter(scores))
         chosen = str(default if self.metric is None else self.metric)
         name, _, key = (chosen, "", "") if chosen in scores else chosen.partition(".")
         if not key and name == known:
-            key = agreed(self.conditions, "metric") or ""
+            key = common_condition(self.conditions, "metric") or ""
         if name not in scores:
             raise argument_error("metric", f"one of the scorers {shorten(list(scores))}", name)
         value = scores[name].value

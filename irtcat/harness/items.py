@@ -159,11 +159,15 @@ def known_conditions(bank_items: pd.DataFrame, items: Mapping[str, Item]) -> pd.
     return table.assign(task=tasks, hash=hashes)
 
 
-def agreed(conditions: pd.DataFrame, name: str, task: str | None = None) -> str | None:
-    """The value of a condition that is the same for all items (of a task); None without one."""
+def common_condition(conditions: pd.DataFrame, name: str, task: str | None = None) -> str | None:
+    """The value of a condition that all items have (of a task, "" for those without one) or lack.
+
+    None if there are several values or none.
+    """
     if name not in conditions:
         return None
-    column = conditions[name] if task is None else conditions.loc[conditions["task"] == task, name]
+    of_task = slice(None) if task is None else conditions["task"].fillna("") == task
+    column = conditions.loc[of_task, name]
     values = column.dropna().unique()
     return str(values[0]) if len(values) == 1 else None
 

@@ -24,7 +24,7 @@ from irtcat._files.writing import replacing
 from irtcat.cat import Session
 from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
 from irtcat.harness.extras import imported, is_in_file, model_in_file
-from irtcat.harness.items import Item, agreed, known_conditions
+from irtcat.harness.items import Item, common_condition, known_conditions
 from irtcat.harness.replies import Replies, append
 from irtcat.io.logs.choose import FIRST
 from irtcat.io.logs.lm_eval import task_version
@@ -253,7 +253,7 @@ class _Running:
         filters = list(dict.fromkeys(str(row.get("filter", "")) for row in rows))
         if not filters:
             return {}
-        known = agreed(self.conditions, "filter", task)
+        known = common_condition(self.conditions, "filter", task)
         is_chosen = self.harness.filter is not None or known in filters
         selected = self.harness.filter or (known if known in filters else filters[0])
         if selected not in filters and len(filters) > 1:
@@ -292,7 +292,7 @@ class _Running:
     def _metric(self, item: Item, row: Mapping[str, Any]) -> str:
         """The metric whose value is the answer."""
         metrics = list(row.get("metrics", ()))
-        known = agreed(self.conditions, "metric", item.task)
+        known = common_condition(self.conditions, "metric", item.task)
         is_chosen = self.harness.metric is not None or known in metrics
         default = known if known in metrics else _default_metric(metrics)
         selected = str(self.harness.metric or default)

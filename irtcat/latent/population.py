@@ -167,8 +167,8 @@ def free_correlations(
     return free
 
 
-def solved_root(root: Any, right: Any) -> Any:
-    """The inverse of a lower root times this.
+def solve_lower(root: Any, right: Any) -> Any:
+    """The solution x of ``root x = right`` for a lower triangular root, by forward substitution.
 
     Row by row, as there are few abilities: a program without LAPACK is loaded in .05 s less.
     """
@@ -325,7 +325,7 @@ def population_log_density(numbers: Float[Array, "groups numbers"], moments: Mom
     """Expected log-density of all subjects' abilities, up to a constant; 0 without subjects."""
     populations = populations_of(numbers, moments.mean.shape[1])
     eye = jnp.eye(moments.mean.shape[1], dtype=populations.root.dtype)
-    inverse = jax.vmap(lambda root: solved_root(root, eye))(populations.root)
+    inverse = jax.vmap(lambda root: solve_lower(root, eye))(populations.root)
     off = moments.mean - populations.mean
     second = moments.covariance + off[:, :, None] * off[:, None, :]
     squares = jnp.einsum("gij,gjk,gik->g", inverse, second, inverse)
@@ -370,7 +370,7 @@ def density_scores(
     def log_density(numbers: Array, at: Array) -> Array:
         populations = populations_of(numbers, theta.shape[1])
         root = populations.root[group]
-        z = solved_root(root, at - populations.mean[group])
+        z = solve_lower(root, at - populations.mean[group])
         return -0.5 * (z**2).sum() - jnp.log(jnp.diagonal(root)).sum()
 
     return jax.vmap(jax.grad(log_density), (None, 0))(numbers, theta).reshape(len(theta), -1)

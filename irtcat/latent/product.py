@@ -44,7 +44,7 @@ from irtcat.latent.e_step import (
 from irtcat.latent.grid import REACH, GridQuadrature, TwoTierQuadrature, grid_rule, two_tier_moments
 from irtcat.latent.likelihood import Curves, careful_sum, item_curves, log_likelihood
 from irtcat.latent.linear_predictors import has_numpy_terms
-from irtcat.latent.population import solved_root
+from irtcat.latent.population import solve_lower
 from irtcat.models import ItemModel
 
 FINEST_PRODUCT, COARSEST_PRODUCT = {2: 0.1, 3: 0.2}, {2: 0.4, 3: 0.5}
@@ -124,7 +124,7 @@ def density_ratio(
         The table W: the nodes of all but the last ability, by those of the last.
     """
     xp, points, line = namespace(root), rule.points(len(rule.members)), rule.line.nodes[:, 0]
-    squares = (solved_root(root, points.T) ** 2).sum(0)
+    squares = (solve_lower(root, points.T) ** 2).sum(0)
     log_total = _log_sum(-0.5 * squares) - len(rule.members) * _log_sum(-0.5 * line**2)
     log_ratio = 0.5 * ((points**2).sum(1) - squares) - log_total
     return xp.exp(log_ratio).reshape(-1, len(line))
@@ -286,7 +286,7 @@ def sums_on_lines(
     )
     cells = max(dims * size, size ** (dims - 1))
     mean, square, log_z, counts, totals, sums = fold_rows(body, empty, chunks, n, cells)
-    inverse = solved_root(root, xp.eye(dims, dtype=dtype))
+    inverse = solve_lower(root, xp.eye(dims, dtype=dtype))
     covariance = square - mean[:, :, None] * mean[:, None, :]
     belief = EStep(
         mean=mean @ inverse.T,

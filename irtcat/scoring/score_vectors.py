@@ -42,6 +42,7 @@ class VectorPosterior(NamedTuple):
 
 
 def _modes(model: ItemModel, responses: Responses, dtype: np.dtype) -> Any:
+    """Posterior modes of all subjects, in chunks that fit the memory of a block."""
     cells = responses.n_items * (model.dims + 2) ** 2 * (model.n_categories - 1)
     chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
     x = jnp.asarray(responses.values)

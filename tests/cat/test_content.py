@@ -4,10 +4,11 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses
-from irtcat.cat import Config, Session, Store, content_plan, prepare, replay, simulate
+from irtcat.cat import Config, Session, Store, content_plan, prepare, pretest_of, replay, simulate
 from irtcat.cat.engine.plan import OTHERS
 from irtcat.cat.live.log import document_digest
 from irtcat.cat.rules import assembly
@@ -489,3 +490,25 @@ def test_a_form_too_hard_for_the_search_is_found_by_the_integer_program(monkeypa
     monkeypatch.setattr(assembly, "MOST_NODES", 1)
     given_up = best_form(values, rules, none)
     assert values[form].sum() == pytest.approx(values[given_up].sum(), rel=1e-8)
+
+
+def test_marks_of_pretest_items_are_true_or_false():
+    bank = bank_of((2, 2))
+    config = Config(max_items=2, pretest="new", pretest_at=(1,))
+    for marks in (["no", "no", "yes", ""], [0, 0, 1.0, np.nan], [False, False, True, None]):
+        bank.items["new"] = pd.Series(marks, index=bank.item_ids, dtype=object)
+        assert pretest_of(bank, config).tolist() == [False, False, True, False]
+    bank.items["new"] = ["maybe", "no", "no", "yes"]
+    with pytest.raises(InputError, match=r"true or false .* Got 'maybe for i1'"):
+        pretest_of(bank, config)
+    bank.items["new"] = [True, True, True, False]
+    with pytest.raises(InputError, match="at most 1, the number of scored items"):
+        prepare(bank, config)
+
+
+@pytest.mark.parametrize("wrong", ["x", -5, np.nan])
+def test_expected_seconds_are_numbers(wrong):
+    bank = bank_of((2, 1))
+    bank.items["seconds"] = pd.Series([10, wrong, 5], index=bank.item_ids, dtype=object)
+    with pytest.raises(InputError, match=r"a number of at least 0 for every item .* for i2"):
+        prepare(bank, Config(max_items=2, seconds="seconds"))

@@ -1,6 +1,7 @@
 """What calibration must obey, whatever the data: against brute force and against itself."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -9,6 +10,9 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri
 
 from irtcat import EM, MODELS, ItemBank, Responses, fit
+from irtcat.fitting.em import driver
+from irtcat.fitting.em.iteration import EMUpdate
+from irtcat.fitting.em.problem import EMPoint, EMState
 from irtcat.models import parameter_names
 
 LOGISTIC = ("rasch", "1pl", "2pl", "3pl", "4pl")
@@ -436,3 +440,34 @@ def test_errors_by_item_form_no_matrix_of_all_parameters(monkeypatch):
     r = Responses.from_array(np.random.default_rng(0).integers(0, 2, (60, 5)))
     for which in ("block", "none"):
         assert fit(r, "2pl", standard_errors=which).converged
+
+
+def test_an_extrapolated_point_without_a_finite_objective_is_a_fall(monkeypatch):
+    """A map towards 1 whose objective is -inf beyond 1.02, where the second point is a jump."""
+    nothing = np.zeros((1, 2))
+    infinite = np.full((1, 1), np.inf)
+    free = np.ones((1, 1), bool)
+    constraints = SimpleNamespace(lower=-infinite, upper=infinite, free=free)
+    problem = SimpleNamespace(weights=np.ones(1), constraints=constraints, is_too_coarse=None)
+    belief = SimpleNamespace(
+        log_z=np.zeros(1), mean=np.zeros((1, 1)), covariance=np.ones((1, 1, 1))
+    )
+    seen = []
+
+    def at(x):
+        return EMPoint(np.array([[x]]), nothing)
+
+    def step_map(problem, state, slack, n_steps, expand):
+        x = float(state.point.params[0, 0])
+        seen.append(x)
+        new = x + 0.15 * (1 - x) ** (0.5 if x < 0.9 else 1)
+        value = -((x - 1) ** 2) if x < 1.02 else -np.inf
+        return EMUpdate(at(new), at(new), 10 * abs(new - x), 1.0, at(1.0), value), belief
+
+    monkeypatch.setattr(driver, "at_bounds", lambda *_: None)
+    state = EMState(at(0.0), belief.mean, belief.covariance)
+    settings = driver.Settings(1e-4, 200, accelerate=2, expand=False, noise=1e-12)
+    ended = driver.run_em(problem, state, settings, None, None, step_map)
+    assert max(seen) > 1.02
+    assert ended.ending.converged
+    assert ended.point.params[0, 0] == pytest.approx(1, abs=1e-3)

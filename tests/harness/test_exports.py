@@ -203,3 +203,11 @@ def test_bad_arguments():
         export(["x"], "helm")
     with pytest.raises(InputError, match="one row per item"):
         export(["x"], "ids", pd.DataFrame({"task": ["a", "b"]}, index=["x", "x"]))
+
+
+def test_ids_are_text_and_complete():
+    table = PLACES.set_axis([1.0, 2.0, 3.0, 4.0])  # whole numbers that a missing cell made floats
+    made = export([1, 3], "lm-eval", table)
+    assert json.loads(made.text) == {"arc": [12], "boolq": [7]}
+    with pytest.raises(InputError, match=r"without missing ids. Got 'none at position 1'"):
+        export(["arc/x", None], "lm-eval", PLACES)

@@ -351,3 +351,9 @@ def test_too_few_subjects(responses, n):
     few = responses.subset(subjects=range(n)) if n > 1 else responses.subset(subjects=[0])
     with pytest.raises(InputError, match="at least 4 different subjects"):
         evaluate(few, ["random"], [10])
+
+
+def test_intervals_refuse_a_negative_seed(responses):
+    board = evaluate(responses, ["random"], n_items=[20], estimators=["mean"])
+    with pytest.raises(InputError, match="`seed` argument must be a whole number of at least 0"):
+        board.intervals(n=10, seed=-1)

@@ -1,10 +1,13 @@
 """Scales of awkward tables: labels, names, gaps, unequal categories, order of items."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank, Responses, fit, scale
+from irtcat.scale import apply
 from irtcat.scale.calibrator import Calibrator, as_three_pl, guessing_table, one_model
 
 QUICK = {"two_factors": "skip", "alpha_guessing": 0, "n_factors": 1}
@@ -206,3 +209,14 @@ def test_points_of_graded_items():
     own = scale.build(data, **QUICK, alpha_fit=0, alpha_dependence=0)["all"]
     np.testing.assert_array_equal(own.abilities["points"], x.sum(axis=1))
     assert "number_correct" not in own.abilities
+
+
+def test_systems_under_other_conditions_are_scored_where_that_is_accepted():
+    bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 20))
+    bank = replace(bank, items=bank.items.assign(metric="acc"))
+    taken = bank.simulate([-0.5, 1.0], seed=1)
+    taken = replace(taken, items=taken.items.assign(metric="f1"))
+    scales = {"easy": bank[:10], "hard": bank[10:]}
+    with pytest.raises(InputError, match="Got metric f1"):
+        apply(scales, taken)
+    assert len(apply(scales, taken, mismatch="accept")) == 4

@@ -26,7 +26,10 @@ class Estimate(NamedTuple):
 
 
 class Belief(eqx.Module):
-    """What is believed of a subject, and how it is computed.
+    """How the posteriors of sessions are represented: one of a pool, for all its sessions.
+
+    A prior has the means of the abilities in its first row (of one ability: the number first); see
+    `CatState` for the rest.
 
     Attributes:
         nodes: of one ability a vector, of several nodes x abilities.
@@ -37,8 +40,8 @@ class Belief(eqx.Module):
     log_weights: Any
 
     @property
-    def curves_per_item(self) -> int:
-        """How many nodes of every item are computed for each subject, which limits the blocks."""
+    def nodes_per_subject(self) -> int:
+        """Nodes at which each session computes curves of its own; more make smaller blocks."""
         return 1
 
     def check_priors(self, rows: FloatArray) -> None:
@@ -61,7 +64,7 @@ class Belief(eqx.Module):
         return prior[0]
 
     def tabulated(self, prior: Array) -> Array | None:
-        """What `log_prior` computes but once in a session, or None."""
+        """The part of `log_prior` that is the same in a whole session, or None."""
         return None
 
     @abc.abstractmethod
@@ -78,11 +81,11 @@ class Belief(eqx.Module):
 
     @abc.abstractmethod
     def information(self, context: Any) -> Float[Array, " items"]:
-        """Fisher information of all items at the estimate; of a matrix the trace."""
+        """Fisher information of all items at the estimate; the trace for several abilities."""
 
     @abc.abstractmethod
     def matrices(self, context: Any) -> Matrices:
-        """The same as matrices."""
+        """Fisher information matrix of each item at the estimate."""
 
     @abc.abstractmethod
     def mode(self, context: Any) -> Estimate:

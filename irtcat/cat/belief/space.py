@@ -144,7 +144,7 @@ class Normal(_Vector):
     """
 
     @property
-    def curves_per_item(self) -> int:
+    def nodes_per_subject(self) -> int:
         """Every subject has its own nodes."""
         return self.nodes.shape[0]
 

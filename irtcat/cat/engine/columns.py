@@ -69,8 +69,8 @@ def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
         >>> pretest_of(bank, Config(pretest="new", pretest_at=[1], max_items=1)).tolist()
         [False, True]
     """
-    column = pd.Series(column_of(bank, config.pretest, False)).fillna(False)
-    marks = [truth_in(value) for value in column]
+    column = column_of(bank, config.pretest, False)
+    marks = [False if value == "" or pd.isna(value) else truth_in(value) for value in column]
     if None in marks:
         at = marks.index(None)
         must = f"one with true or false (yes or no, 1 or 0) in the column {config.pretest}"

@@ -232,7 +232,7 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
     if EXPOSURE[config.exposure.name].updates:
         return min(SMALL_BLOCK, n)
     width = pool.n_items * pool.p.shape[1] * (16 if config.batch > 1 else 1)
-    width *= pool.belief.curves_per_item
+    width *= pool.belief.nodes_per_subject
     width = max(width, pool.nodes.shape[0] * 4) * pool.nodes.dtype.itemsize
     most = max(16, BLOCK_BYTES // width)
     if jax.default_backend() == "cpu":

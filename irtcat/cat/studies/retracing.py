@@ -40,7 +40,9 @@ def retraced(
         answers: their answers as categories.
     """
     pool = prepare(bank, config)
-    size = max(1, min(BLOCK_OF_VALUES // (pool.p[..., 0].size * pool.belief.curves_per_item), 256))
+    size = max(
+        1, min(BLOCK_OF_VALUES // (pool.p[..., 0].size * pool.belief.nodes_per_subject), 256)
+    )
     with precision("float64"):
         inputs = [jnp.asarray(rows) for rows in (priors, items, answers)]
         scores, draws = _values_along(pool, config, *inputs, size)

@@ -30,15 +30,15 @@ FIRST_JUMP = {"float64": 2, "float32": 6}
 """First iteration that may extrapolate."""
 
 FIRST_SLACK, LATER_SLACK = 0.3, 0.05
-"""Extra reach of the windows of the E-step, as the first abilities are guesses."""
+"""Extra half-width of the nodes around each subject's last ability; the first ones are guesses."""
 
 FIRST_NEWTON_STEPS, NEWTON_STEPS = 4, 2
 """Newton steps of the M-step; the first starts far from its maximum."""
 
 FLAT_ITERATIONS, LOOSE = 6, 20
-"""Number of level iterations, and steps in tolerances, that also count as convergence."""
+"""Number of flat iterations, and steps in tolerances, that also count as convergence."""
 
-LEVEL = 1e3
+ROUNDING_MARGIN = 1e3
 """Gains below this many times the rounding error do not distinguish a better point."""
 
 
@@ -49,7 +49,7 @@ class Settings(NamedTuple):
         tolerance: converged when the largest change of an item's parameters is below this many
             standard errors (of the complete data) and the step promises less than twice this
             in log-posterior.
-        max_iterations: maximum number of E-steps.
+        max_iterations: maximum number of E-steps, one accepted step at least.
         accelerate: first iteration that may extrapolate; None never does.
         expand: whether the latent mean and SD are estimated and removed.
         noise: relative fall of the objective that counts as rounding.
@@ -95,7 +95,8 @@ def checkpoint_of(
     if solver.checkpoint is None:
         return None
     data = problem.engine.data if problem.engine else digest(rows.x, rows.weights)
-    group = None if problem.engine else rows.group  # an engine's rows of one process differ
+    # The rows of an engine differ between its processes, whose digests must not.
+    group = None if problem.engine else rows.group
     arrays = problem.template, problem.item_weights, problem.constraints, problem.held, problem.tied
     identity = Identity(data, digest(arrays, group, further, problem.squares), settings)
     return Checkpoint(solver.checkpoint, solver.resume, identity)
@@ -163,7 +164,7 @@ class _Guard:
         if self.update is None:
             return None
         rounding = self.settings.noise * abs(self.best)
-        level = self.kind == "jump" and value < self.best + LEVEL * rounding
+        level = self.kind == "jump" and value < self.best + ROUNDING_MARGIN * rounding
         falls = value < self.best - rounding
         if not falls and not (level and step > float(self.update.step)):
             return None
@@ -230,7 +231,7 @@ class _Guard:
 
     @property
     def error(self) -> float:
-        """Differences of the objective that say nothing."""
+        """Differences of the objective that are within its error."""
         rounding = self.settings.noise * abs(self.best)
         return max(rounding, self.measured_error)
 

@@ -12,7 +12,7 @@ import pytest
 from irtcat import InputError
 from irtcat.service.content import KINDS as CONTENT_KINDS
 from irtcat.service.content import Choice, Item, ItemSet, Key, Media, Stimulus, read_items, scored
-from irtcat.service.content.authored import ITEM_FIELDS, KEY_FIELDS
+from irtcat.service.content.authored import ITEM_FIELDS, KEY_FIELDS, Files
 from irtcat.service.content.fields import ContentError
 from irtcat.service.definition import (
     ACCOMMODATIONS,
@@ -701,3 +701,31 @@ def test_the_page_explains_every_field():
         names |= {entry.metadata.get("key") or entry.name for entry in fields(record)}
     missing = [name for name in sorted(names) if not re.search(rf"\b{name}\b", text)]
     assert missing == []
+
+
+def test_files_of_media_are_counted_once_and_named_as_they_are(folder):
+    name = "two%20parts.svg"
+    path = folder({name: SVG})
+    files = Files(path)
+    assert files.address(name, "q1") == files.address(f"./{name}", "q1")
+    assert files._size == len(SVG)
+    with pytest.raises(InputError, match=r"q1: .*two parts.svg"):
+        files.address_of("q1")(name)  # in Markdown it is a URL
+
+
+@pytest.mark.parametrize(
+    "fields", ['picture = { file = "a.svg", width = 2, height = 2 }', 'media = "a.bmp"']
+)
+def test_errors_of_fields_name_the_file(folder, fields):
+    path = folder({"a.svg": SVG, "a.bmp": b"", "q7.md": front(f'key = "B"\n{fields}')})
+    with pytest.raises(InputError, match=r"q7\.md"):
+        read_items(path)
+
+
+def test_areas_are_the_choices_that_may_be_fixed(folder):
+    picture = '{ file = "a.svg", alt = "A plan", width = 2, height = 2 }'
+    fields = f'kind = "choice"\nkey = "B"\nfixed = ["A"]\npicture = {picture}\n'
+    fields += 'areas = { A = "circle 1,1,1", B = "rect 0,0,1,1" }'
+    path = folder({"a.svg": SVG, "q1.md": front(fields, "Where?\n")})
+    item = read_items(path).items["q1"]
+    assert [(choice.id, choice.fixed) for choice in item.choices] == [("A", True), ("B", False)]
