@@ -8,6 +8,8 @@ import pandas as pd
 from irtcat._common.types import FloatArray
 
 DAYS_A_YEAR = 365.25
+MIN_DATE, MAX_DATE = 1000_01_01, 9999_12_31
+"""Numbers between them are dates of eight digits, if all of a column are."""
 
 
 def years_of_dates(dates: pd.Series) -> pd.Series:
@@ -26,17 +28,27 @@ def years_of_dates(dates: pd.Series) -> pd.Series:
 def as_years(column: pd.Series) -> tuple[FloatArray, int | None]:
     """Numbers as they are and dates as years, and the position of the first value that is neither.
 
-    Texts are numbers, or dates such as 2024-05-31 (ISO 8601: others are ambiguous).
+    Texts are numbers, or dates such as 2024-05-31 or 20240531 (ISO 8601: others are ambiguous); of
+    numbers, eight digits are such a date.
 
     Example:
         >>> as_years(pd.Series(["2024-01-01", "soon"]))
         (array([2024.,   nan]), 1)
     """
+    kind = column.dtype
+    if isinstance(kind, pd.PeriodDtype) or kind.kind in "bm":
+        return np.full(len(column), np.nan), 0
     if not pd.api.types.is_datetime64_any_dtype(column):
         try:
-            return pd.to_numeric(column).to_numpy(float), None
+            numbers = pd.to_numeric(column).to_numpy(float)
         except (TypeError, ValueError):
             pass
+        else:
+            known = numbers[~np.isnan(numbers)]
+            if not len(known) or not ((known >= MIN_DATE) & (known <= MAX_DATE)).all():
+                return numbers, None
+            texts = pd.Series(numbers).map(lambda number: f"{number:.0f}", na_action="ignore")
+            column = texts.set_axis(column.index)
     dates = pd.to_datetime(column.astype(object), errors="coerce", utc=True, format="ISO8601")
     wrong = (dates.isna() & column.notna()).to_numpy()
     years = years_of_dates(dates).to_numpy(float, na_value=np.nan)

@@ -75,7 +75,7 @@ def distractors(responses: Responses, n_groups: int = 5) -> pd.DataFrame:
     total, n_answered = np.nansum(credit, axis=1), answered.sum(axis=1)
     rows: list[dict[str, Any]] = []
     for j, of_item in enumerate(options):
-        subjects = np.flatnonzero(answered[:, j] & (n_answered > 1))
+        subjects = np.flatnonzero(answered[:, j] & (n_answered > 1))  # who have a rest score
         rest = (total - credit[:, j])[subjects] / (n_answered[subjects] - 1)
         rows += _option_rows(responses, j, of_item, credit[subjects, j], subjects, rest, n_groups)
     index = pd.MultiIndex.from_frame(
@@ -97,14 +97,16 @@ def _option_rows(
 ) -> list[dict[str, Any]]:
     """The options of an item."""
     assert responses.choices is not None
-    chosen = responses.choices[subjects, item]
+    all_chosen, chosen = responses.choices[:, item], responses.choices[subjects, item]
+    n_answered = int((responses.values[:, item] >= 0).sum())
+    keys = str(responses.items["key"].iloc[item]).split(" | ")
     group = _rank_groups(rest, n_groups)
     sizes = np.bincount(group, minlength=n_groups)
     rows: list[dict[str, Any]] = []
     for option in options:
         label, chose = responses.choice_labels[option], chosen == option
-        n = int(chose.sum())
-        is_key = credit[chose].max() > 0 if n else label == responses.items["key"].iloc[item]
+        n = int((all_chosen == option).sum())
+        is_key = credit[chose].max() > 0 if chose.any() else label in keys
         by_group = np.bincount(group[chose], minlength=n_groups)
         rows.append(
             {
@@ -112,9 +114,9 @@ def _option_rows(
                 "option": label,
                 "key": bool(is_key),
                 "n": n,
-                "share": n / len(subjects) if len(subjects) else np.nan,
+                "share": n / n_answered if n_answered else np.nan,
                 "point_biserial": _correlation(chose, rest),
-                "rest": float(rest[chose].mean()) if n else np.nan,
+                "rest": float(rest[chose].mean()) if chose.any() else np.nan,
                 **{
                     f"group_{g + 1}": by_group[g] / sizes[g] if sizes[g] else np.nan
                     for g in range(n_groups)

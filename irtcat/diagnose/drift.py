@@ -29,6 +29,7 @@ from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.responses._matrix import row_blocks
 from irtcat.scoring import Ability, score
+from irtcat.scoring.scorer import match
 
 FEWEST_ANSWERS = 10
 """Items with fewer answers, and subjects with fewer on either side, are not tested: the Normal
@@ -164,6 +165,7 @@ def find_drift(
         raise argument_error("bank", "a bank of all items of responses", f"none of {missing[0]}")
     bank = bank.subset(np.asarray(responses.item_ids, str))
     check_conditions(bank.items, responses.items, mismatch, source="bank")
+    bank, responses = match(bank, responses)  # in the codes of the bank
     released = years_of("dates", dates, responses.subject_ids, responses.subjects, "subject")
     if len(np.unique(released[np.isfinite(released)])) < 2:
         raise argument_error("dates", "at least two different dates", "fewer")

@@ -57,7 +57,9 @@ def ability_groups(theta: FloatArray, n_groups: int) -> IntArray:
     sizes = np.full(n_groups, size)
     sizes[0] += remainder // 2
     sizes[-1] += remainder - remainder // 2
-    order = known[np.argsort(theta[known].round(DECIMALS), kind="stable")]
+    # Equal abilities in random order: rows may be sorted by what is tested.
+    ties = np.random.default_rng(0).permutation(len(known))
+    order = known[np.lexsort((ties, theta[known].round(DECIMALS)))]
     out[order] = np.repeat(np.arange(n_groups), sizes)
     return out
 

@@ -191,6 +191,7 @@ def judges(
     data = as_responses(responses, name="responses")
     check_choice("repeats", repeats, REPEATS)
     check_count("n", n, 2)
+    check_count("seed", seed, 0)
     check_interval("level", level)
     judgements, names, flags = _read(data, judge, repeats)
     sources, dropped = _identified(judgements)

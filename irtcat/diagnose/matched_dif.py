@@ -337,7 +337,12 @@ def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
     elif isinstance(matching, Mapping) or (
         isinstance(matching, pd.Series) and not isinstance(matching.index, pd.RangeIndex)
     ):
-        matching = pd.Series(matching).reindex(pd.Index(responses.subject_ids))
+        matching = pd.Series(matching)
+        matching.index = matching.index.map(str)
+        if matching.index.has_duplicates:
+            twice = brief(matching.index[matching.index.duplicated()][0])
+            raise argument_error("matching", "one value for each subject", f"two for {twice}")
+        matching = matching.reindex(responses.subject_ids.astype(str))
     try:
         values = np.asarray(matching, float)
     except (TypeError, ValueError):

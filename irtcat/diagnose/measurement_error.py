@@ -298,6 +298,8 @@ def _keats(responses: ResponsesLike) -> tuple[int, float]:
         raise argument_error("items", "responses whose sum scores differ", "one sum score")
     kr21 = n / (n - 1) * (1 - mean * (n - mean) / (n * variance))
     alpha = coefficient_alpha(data)
+    if 1 - kr21 <= 1e-12:
+        raise argument_error("items", "responses of which some are partly right", "all or nothing")
     return n, float(np.sqrt((1 - alpha) / (1 - kr21)))
 
 

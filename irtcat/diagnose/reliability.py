@@ -252,6 +252,8 @@ def item_analysis(responses: ResponsesLike, missing: str = "listwise") -> pd.Dat
 
 def _upper_lower(x: FloatArray) -> FloatArray:
     """Mean answer in the highest `EXTREMES` of the subjects minus that in the lowest."""
+    if not len(x):
+        return np.full(x.shape[1], np.nan)
     score = np.nanmean(x, axis=1)
     means = []
     for rank in (score, -score):

@@ -225,6 +225,7 @@ def reruns(
     cells = moments(data)
     if not (cells.n > 1).any():
         raise argument_error("responses", "responses with two trials of an item", "one of each")
+    check_count("seed", seed, 0)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(data.n_items, np.full(data.n_items, 1 / data.n_items), n)
     weights = np.vstack([np.ones(data.n_items), draws])

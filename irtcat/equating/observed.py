@@ -12,7 +12,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import xlogy
 
-from irtcat._common.checks import InputError, argument_error, check_choice, check_count, is_number
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    brief,
+    check_choice,
+    check_count,
+    is_number,
+)
 from irtcat._common.per_item import by_id
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
@@ -45,11 +52,12 @@ def whole_scores(name: str, data: Any) -> tuple[IntArray, int]:
 
 
 def _ids(data: Any) -> Any:
-    """Ids of the subjects; None for numbers without ids."""
+    """Ids of the subjects; None for numbers without ids, as of a Series with the default index."""
     if isinstance(data, Responses):
         return data.subject_ids
-    labelled = isinstance(data, pd.Series) and not isinstance(data.index, pd.RangeIndex)
-    return data.index if labelled else None
+    if not isinstance(data, pd.Series) or data.index.equals(pd.RangeIndex(len(data))):
+        return None
+    return data.index
 
 
 def score_counts(
@@ -77,6 +85,11 @@ def score_counts(
         must = f"a score for each of the {len(scores)} subjects of {name}"
         raise argument_error(other_name, must, len(other))
     ids, other_ids = _ids(data), _ids(other_data)
+    both = [part.index for part in (data, other_data) if isinstance(part, pd.Series)]
+    if len(both) == 2 and (ids is None) != (other_ids is None) and set(both[0]) == set(both[1]):
+        ids, other_ids = both  # one of them has the default index in another order
+    if ids is not None and (twice := pd.Index(ids)[pd.Index(ids).duplicated()]).size:
+        raise argument_error(name, "scores of different subjects", f"{brief(twice[0])} twice")
     if ids is not None and other_ids is not None:
         other = by_id(other_name, pd.Series(other, other_ids), ids, "subject", "score").to_numpy()
     cells = np.ravel_multi_index((scores, other), (highest + 1, size))
@@ -610,6 +623,7 @@ def _bootstrap(
     equated: Callable[[list[FloatArray]], FloatArray], tables: list[FloatArray], n: int, seed: int
 ) -> FloatArray:
     """SDs over samples of the subjects; a sample that cannot be equated is left out."""
+    check_count("seed", seed, 0)
     rng = np.random.default_rng(seed)
     draws = []
     for _ in range(n):

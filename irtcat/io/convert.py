@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice
+from irtcat._common.checks import DUPLICATES, InputError, argument_error, brief, check_choice
 from irtcat.io.arrow import is_dataset
 from irtcat.io.frames import (
     ROWS_ARE_ITEMS,
@@ -365,6 +365,11 @@ def _from_sparse(
         )
     matrix = np.full(entries.shape, np.nan)
     matrix[entries.row, entries.col] = values
+    twice = np.flatnonzero(matrix[entries.row, entries.col] != values)
+    if len(twice):
+        row, column = entries.row[twice[0]], entries.col[twice[0]]
+        got = f"{values[twice[0]]:g} and {matrix[row, column]:g} in row {row}, column {column}"
+        raise argument_error(name, "a sparse matrix with one value in each cell", got)
     origin = f"sparse matrix of {ROWS_ARE_SUBJECTS}; cells that are not stored are missing"
     responses = _from_array(matrix, options, codes, ids, name)
     return replace(responses, origin=origin)
@@ -380,10 +385,13 @@ def _from_mapping(
     """Answers by subject; columns of a table; or the answers of one subject."""
     if not data:
         raise argument_error(name, KINDS, "an empty mapping")
+    _check_different(data, name)
     values = list(data.values())
     are_mappings = [isinstance(value, Mapping) for value in values]
     if all(are_mappings):
         origin = "mapping from subjects to their responses by item"
+        for row in values:
+            _check_different(row, name)
         return from_wide(_frame_of_rows(data), "mapping", options, codes, origin)
     if any(are_mappings):
         subject = next(k for k, flag in zip(data, are_mappings, strict=True) if not flag)
@@ -402,6 +410,14 @@ def _from_mapping(
     frame = pd.DataFrame(matrix, index=list(columns), columns=item_ids)
     origin = f"mapping from subjects to lists of responses; item ids = {label}"
     return from_wide(frame, "mapping", options, codes, origin)
+
+
+def _check_different(data: Mapping[Any, Any], name: str) -> None:
+    """Raise if two keys are the same text."""
+    texts = [str(key) for key in data]
+    if len(set(texts)) < len(texts):
+        twice = next(text for text in texts if texts.count(text) > 1)
+        raise argument_error(name, "a mapping of different ids", f"{brief(twice)} twice")
 
 
 def _frame_of_rows(data: Mapping[Any, Mapping[Any, Any]]) -> pd.DataFrame:

@@ -113,15 +113,15 @@ def _in_order(
     if all(pd.api.types.is_numeric_dtype(kind.categories.dtype) for kind in kinds):
         return cells.astype({n: float for n, k in cells.dtypes.items() if k in kinds}), codes, ""
     first = 0 if codes is None else codes[0]
-    coded = {
-        name: column.cat.codes.where(column.notna()) + first if column.dtype in kinds else column
-        for name, column in cells.items()
-    }
+    coded = [  # names may repeat
+        column.cat.codes.where(column.notna()) + first if column.dtype in kinds else column
+        for _, column in cells.items()
+    ]
     said = f"; ordered categories were read as {_code_text(kinds, first)}"
     most = max(len(kind.categories) for kind in kinds)
     if codes is None and len(kinds) == cells.shape[1] and most > 2:
         codes = tuple(range(most))
-    return pd.DataFrame(coded, index=cells.index, columns=cells.columns), codes, said
+    return pd.concat(coded, axis=1).set_axis(cells.columns, axis=1), codes, said
 
 
 def _code_text(kinds: list[pd.CategoricalDtype], first: int) -> str:

@@ -42,7 +42,8 @@ def read_json_lines(
         if not isinstance(record, dict):
             got = shorten(record) if isinstance(record, (str, int, float)) else "a list"
             raise InputError(f"{path}, {place}: expected an object with columns. Got {got}.")
-    frame = pd.DataFrame.from_records(records).astype(object)
+    # As objects: a float among whole numbers would make all of them floats, and large ids equal.
+    frame = pd.DataFrame(records, dtype=object)
     options = options or ReadingOptions()
     return from_file(frame, path, options, options.codes, places.__getitem__)
 

@@ -154,8 +154,13 @@ def _arena_columns(record: Record) -> Iterator[dict[str, Any]]:
     """A vote of Arena with a column for each outcome."""
     names = {"a": "winner_model_a", "b": "winner_model_b", "tie": "winner_tie"}
     row = _about(record, item=record.get("id"))
-    outcome = next((name for name, column in names.items() if float(record[column])), "none")
+    outcome = next((name for name, column in names.items() if _is_marked(record[column])), "none")
     yield row | {"a": record["model_a"], "b": record["model_b"], "outcome": outcome}
+
+
+def _is_marked(cell: Any) -> bool:
+    """Whether a column of an outcome is marked; empty cells are not."""
+    return not pd.isna(cell) and float(cell) > 0
 
 
 def _mt_bench_pairs(record: Record) -> Iterator[dict[str, Any]]:

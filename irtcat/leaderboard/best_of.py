@@ -12,6 +12,7 @@ from irtcat._common.checks import argument_error, check_choice, check_count, che
 from irtcat._common.types import FloatArray
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.compared_models import cluster_labels
+from irtcat.leaderboard.comparison import MIN_CLUSTERS
 from irtcat.leaderboard.grouping import GroupSpread, complete_items, scores_of, spread_of, unit_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import wilson_interval
@@ -125,9 +126,13 @@ def best(
     check_choice("estimand", estimand, BEST_OF)
     check_interval("level", level)
     check_count("n", n, 1000)
+    check_count("seed", seed, 0)
     data, flags = complete_items(as_responses_like(responses, "responses", None))
     labels, notes = cluster_labels(clusters, (data,), data.item_ids)
     flags += notes
+    if labels is not None and labels.max() + 1 < MIN_CLUSTERS:
+        must = f"at least {MIN_CLUSTERS} clusters"
+        raise argument_error("clusters", must, int(labels.max()) + 1)
     spread, notes = spread_of(data, estimand, labels, reruns)
     flags += notes
     score = np.round(scores_of(data), 12)

@@ -406,9 +406,13 @@ def groups_of(
     elif not isinstance(groups, (Mapping, pd.Series)):
         must = f"a column of the {kind}s, or a mapping from {kind} to group"
         raise argument_error(argument, must, groups)
-    known_groups = pd.Series(dict(groups.items()), dtype=object)
-    known_groups.index = known_groups.index.map(str)
-    return known_groups.reindex(ids)
+    names = pd.Index([str(name) for name, _ in groups.items()], dtype=object)
+    repeated = names[names.duplicated()].intersection(ids)
+    if len(repeated):
+        got = f"several for {brief(repeated[0])}"
+        raise argument_error(argument, f"one value for each {kind}", got)
+    values = pd.Series([value for _, value in groups.items()], index=names, dtype=object)
+    return values[~names.duplicated()].reindex(ids)
 
 
 def _field(calibration: Responses, names: Sequence[str]) -> FloatArray:

@@ -500,11 +500,14 @@ def _conclude_ratio(
     if old_score <= 0:
         raise argument_error("scale", "difference, as the old score is 0", "ratio")
     best = none / old_score
-    lower = brentq(distance, 0.0, best, args=(1,)) if distance(0.0, 1) > 0 else 0.0
-    upper = next((r for r in best + 2.0 ** np.arange(-4, 21) if distance(r, -1) > 0), np.inf)
+    if design.at(best)[0].se == 0:  # no noise: the ratio is known
+        lower = upper = best
+    else:
+        lower = brentq(distance, 0.0, best, args=(1,)) if distance(0.0, 1) > 0 else 0.0
+        upper = next((r for r in best + 2.0 ** np.arange(-4, 21) if distance(r, -1) > 0), np.inf)
     if np.isinf(upper):
         flags.append("the old score may be 0: the ratio has no upper limit")
-    else:
+    elif upper > best:
         upper = brentq(distance, best, upper, args=(-1,))
     difference = best - 1
     if not pair.difference.any():

@@ -213,6 +213,8 @@ def _total(parts: list[Comparison], shares: FloatArray) -> dict[str, Any]:
     lower, upper = min(centre - half, difference), max(centre + half, difference)
     p_value, p_equivalent = p_values(centre, difference, se, variance.df, one.margin)
     verdict = verdict_of(lower, upper, one.margin)
+    # The variance of the total is known no better than that of a part.
+    few = any("too few for a verdict" in flag for part in parts for flag in part.flags)
     return {
         "difference": difference,
         "lower": lower,
@@ -221,5 +223,5 @@ def _total(parts: list[Comparison], shares: FloatArray) -> dict[str, Any]:
         "df": variance.df,
         "p_value": p_value,
         "verdict": verdict,
-        "p_decision": min(p_value, 2 * p_equivalent),
+        "p_decision": 1.0 if few else min(p_value, 2 * p_equivalent),
     }

@@ -637,8 +637,9 @@ def _greedy(
     chosen: list[int] = []
     path = [_mean(probing.errors(precision), weights)]
     can_run = np.isfinite(cost)
-    while len(chosen) < n_benchmarks and (can_run & (cost <= left)).any():
-        options = np.flatnonzero(can_run & (cost <= left))
+    slack = 1e-9 * budget if np.isfinite(budget) else 0.0  # rounding of sums
+    while len(chosen) < n_benchmarks and (can_run & (cost <= left + slack)).any():
+        options = np.flatnonzero(can_run & (cost <= left + slack))
         after = probing.errors(precision + probing.information[options]) * weights
         after[np.arange(len(options)), options] = 0.0  # measured then
         before = (probing.errors(precision) * weights).sum()

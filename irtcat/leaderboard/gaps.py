@@ -65,6 +65,7 @@ def reliable_gaps(
     """
     check_confidence(confidence)
     check_count("n", n, 2)
+    check_count("seed", seed, 0)
     check_interval("level", level)
     draws = subject_draws(board.n_subjects, n, seed)
     tail = (1 - level) / 2

@@ -1,5 +1,6 @@
 """Which models of a leaderboard cannot be distinguished: rank intervals and letters."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from string import ascii_lowercase
@@ -204,9 +205,11 @@ def groups(
     check_choice("estimand", estimand, ESTIMANDS)
     check_choice("adjust", adjust, ADJUSTMENTS)
     check_interval("level", level)
-    check_count("n", n, 100)
+    # The least p-value of the bootstrap is 1 / (n + 1): more is needed to distinguish anything.
+    check_count("n", n, max(100, math.ceil(1 / (1 - level) - 1e-9) if adjust == "max-t" else 0))
+    check_count("seed", seed, 0)
     data, flags = complete_items(as_responses_like(responses, "responses", None))
-    score = scores_of(data)
+    score = np.round(scores_of(data), 12)
     order = np.lexsort((np.arange(len(score)), -score))
     if estimand == "run":
         spread = None

@@ -144,7 +144,11 @@ def _by_order(responses: Responses, column: str, share: float) -> tuple[Response
 
 def _one_group(responses: Responses, split: str) -> tuple[Responses, Responses]:
     """All groups but one, and that group."""
-    column, _, group = split.removeprefix(LEAVE_OUT).rpartition("=")
+    text = split.removeprefix(LEAVE_OUT)
+    # The column may have a "=" in its name, and the group in its value.
+    columns = [str(name) for name in responses.subjects.columns if text.startswith(f"{name}=")]
+    column = max(columns, key=len, default=text.partition("=")[0])
+    group = text[len(column) + 1 :]
     column = _column(responses, LEAVE_OUT + column, LEAVE_OUT)
     labels = responses.subjects[column].astype(str).to_numpy()
     inside = (labels == group) & responses.subjects[column].notna().to_numpy()

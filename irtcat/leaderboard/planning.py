@@ -270,6 +270,7 @@ reruns ``S^2 / k``, as `compare` takes it |
     _check_gap(gap)
     check_confidence(confidence)
     check_count("n", n, 2)
+    check_count("seed", seed, 0)
     check_interval("level", level)
     designs = _check_designs(designs)
     check_choice("aim", aim, AIMS)

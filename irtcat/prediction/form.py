@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,20 +209,23 @@ class ShortForm:
     ) -> RunNoise:
         """The noise of the runs of new and calibrated subjects, by the items' curves."""
         score = np.nan_to_num(score)
+        equating = self.rule.equating
+        # The sum of the squared weights of all items, estimated by the items of the form.
+        square = self.n_items * float(equating.weights @ equating.in_score**2)
         new, source = noise_halves(
             answers,
             score,
-            np.full(len(self), 1 / self.n_items),
+            equating.in_score,
             self._variance(score),
             estimand=estimand,
             level=level,
             reruns=reruns,
-            square=1 / self.n_items,
+            square=square,
         )
         variance: FloatArray = norms * (1 - norms)
         if estimand == "model":
             variance = self._variance(norms) if reruns is None else variance * (1 - reruns.icc)
-        calibrated = wilson_halves(norms, variance / self.n_items, self.n_items, level)
+        calibrated = wilson_halves(norms, variance * square, 1 / square, level)
         if estimand == "model" and reruns is not None:
             calibrated *= reruns.icc < 1
         return RunNoise(new, calibrated, "bound" if reruns is None else source)
@@ -309,7 +313,7 @@ class ShortForm:
 
 def warn_if_due(form: ShortForm, where: str) -> None:
     """Warn if the date has passed after which the form should be made again."""
-    if form.renew and form.renew < today():
+    if form.renew and date.fromisoformat(form.renew) < date.fromisoformat(today()):
         must = f"this short form should have been made again after {form.renew}"
         why = "newer subjects may differ from those that it was calibrated on"
         warnings.warn(f"{where}: {must}: {why}.", stacklevel=3)

@@ -243,9 +243,11 @@ def judge_effect(
         items: number of the item of each.
         judges: number of the judge of each.
     """
-    scores = np.full((int(items.max()) + 1, int(judges.max()) + 1), np.nan)
+    total, mass = np.zeros((2, int(items.max()) + 1, int(judges.max()) + 1))
+    np.add.at(total, (items, judges), weights * difference)
+    np.add.at(mass, (items, judges), weights)
+    scores = np.divide(total, mass, out=np.full(mass.shape, np.nan), where=mass > 0)
     share = np.zeros(len(scores))
-    scores[items, judges] = difference
     np.add.at(share, items, weights)
     complete = ~np.isnan(scores).any(axis=1)
     n_judges = scores.shape[1]
@@ -374,8 +376,11 @@ def _common_scores(
     common = pd.Index(source.item_ids).intersection(pd.Index(reruns.item_ids), sort=False)
     if not len(common):
         return np.empty(0), np.empty(0)
+    low = min(source.codes[0], reruns.codes[0])
+    top = max(source.codes[-1], reruns.codes[-1]) - low
     runs = [
-        run.subset(subjects=[name], items=list(common)).to_numpy()[0] / max(run.n_categories - 1, 1)
+        (run.subset(subjects=[name], items=list(common)).to_numpy()[0] + run.codes[0] - low)
+        / max(top, 1)
         for run in (source, reruns)
     ]
     both = ~np.isnan(runs[0]) & ~np.isnan(runs[1])

@@ -1,5 +1,6 @@
 """Input and output of an estimator of the full score."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -217,7 +218,8 @@ class Task:
         known = rows >= 0
         if not known.any():
             return None
-        if ids.tolist() == list(map("s{}".format, range(1, len(ids) + 1))):
+        # Ids such as s7 are given to subjects without one: they say nothing of who it is.
+        if all(re.fullmatch(r"s[1-9]\d*", name) for name in ids):
             new = self.answers.values[known]
             old = self.calibration.values[np.ix_(self.usable[rows[known]], self.chosen)]
             is_observed = observed(new)

@@ -480,6 +480,11 @@ def metadata_column(column: pd.Series) -> pd.Series:
         cells = [cell if cell is None else str(cell) for cell in cells]
         return pd.Series(cells, index=column.index, dtype=object)
     values = pd.Series(cells, index=column.index).infer_objects()
-    if values.dtype.kind == "f" and (values == values.round()).all():
+    # Beyond 2^53 a float is no longer the whole number that it was read from.
+    if (
+        values.dtype.kind == "f"
+        and (values == values.round()).all()
+        and (abs(values) < 2**53).all()
+    ):
         return values.astype(int)
     return values

@@ -143,7 +143,7 @@ class Coding:
             return number
         if number in self.missing_numbers:
             return float("nan")
-        as_word = f"{number:g}"
+        as_word = f"{number:.15g}"
         if as_word in self.words:
             return self.words[as_word]
         recodes = any(number_in(text) is not None for text in self.words)
@@ -196,7 +196,7 @@ def declared_codes(codes: Any) -> tuple[dict[str, float], tuple[int, ...] | None
 
 def _text(label: Any) -> str:
     """A label as the text of a cell."""
-    return f"{label:g}" if is_number(label) else folded(str(label))
+    return f"{label:.15g}" if is_number(label) else folded(str(label))
 
 
 def missing_texts(missing: Any) -> tuple[str, ...]:

@@ -671,12 +671,14 @@ class Responses:
         """
         ranks = self.options()
         assert self.choices is not None  # there are no options without choices
+        n_codes = max(2, *map(len, ranks))
+        if n_codes > 127:
+            raise argument_error("responses", "of at most 127 options an item", n_codes)
         codes = np.full(self.shape, -1, np.int8)
         for j, rank in enumerate(ranks):
             for position, choice in enumerate(rank):
                 codes[self.choices[:, j] == choice, j] = position
         names = [" | ".join(map(self._label, rank)) for rank in ranks]
-        n_codes = max(2, *map(len, ranks))
         return Responses.from_array(
             codes,
             self.subject_ids,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_choice, shorten
+from irtcat._common.checks import InputError, argument_error, check_choice, is_number, shorten
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose.dimension.tetrachoric import PairCorrelations, correlate_tables, pair_tables
 from irtcat.io.convert import ResponsesLike, as_responses_like
@@ -213,7 +213,7 @@ def correlations(
     """
     responses, kind = checked(responses, kind)
     codes = responses.values
-    if isinstance(correction, bool) or not 0 <= correction <= 0.5:
+    if not is_number(correction) or not 0 <= correction <= 0.5:
         raise argument_error("correction", "a number from 0 to 0.5", correction)
     ids = responses.item_ids
     varying, excluded = _varying(responses)
