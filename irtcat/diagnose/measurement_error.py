@@ -305,7 +305,10 @@ def _keats(responses: ResponsesLike) -> tuple[int, float]:
 
 def _scaled(scaled: Any, n_scores: int) -> FloatArray:
     """The scaled scores, one for each sum score."""
-    values = np.asarray(scaled, float)
+    try:
+        values = np.asarray(scaled, float)
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.shape != (n_scores,) or not np.isfinite(values).all():
         must = f"{n_scores} numbers, one for each sum score from 0"
         raise argument_error("scaled", must, scaled)

@@ -24,6 +24,9 @@ from irtcat._common.per_item import by_id
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
 
+MAX_SCORE = 1_000_000
+"""Largest score: tables have a row for each."""
+
 
 def whole_scores(name: str, data: Any) -> tuple[IntArray, int]:
     """Scores and the highest possible one (of scores the highest that occurs).
@@ -45,9 +48,10 @@ def whole_scores(name: str, data: Any) -> tuple[IntArray, int]:
         raise argument_error(name, "whole scores, or responses", data) from None
     if values.ndim != 1 or len(values) < 2:
         raise argument_error(name, "at least 2 scores, one a subject", np.shape(values))
-    wrong = ~np.isfinite(values) | (values < 0) | (values % 1 != 0)
+    wrong = ~((values >= 0) & (values <= MAX_SCORE) & (values % 1 == 0))
     if wrong.any():
-        raise argument_error(name, "whole scores of at least 0", values[wrong][0])
+        must = f"whole scores of at least 0, at most {MAX_SCORE:,}"
+        raise argument_error(name, must, values[wrong][0])
     return values.astype(int), int(values.max())
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
 
 from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -261,6 +260,8 @@ class Prediction:
         Returns:
             Subjects x calibrated subjects.
         """
+        from scipy.special import ndtr, ndtri  # slow to import: stored sessions are shown without
+
         z = ndtri(0.5 + self.level / 2)
         score, other = self.score[:, None], self.field.to_numpy(float)[None, :]
         ends = [self.score - self.lower, self.upper - self.score]

@@ -22,6 +22,9 @@ from irtcat.responses._matrix import observed, row_blocks
 from irtcat.responses._trials import exact_shares
 from irtcat.selection import Request, Subset, centred_scores
 
+NUMBERED = re.compile(r"s[1-9]\d*(\ns[1-9]\d*)*")
+"""Ids, one a line, that were given to subjects without one."""
+
 FOLDS = 5
 """Folds of every cross-validation and cross-fit: four fifths of a small calibration are left, and
 the work is five times that of a fit."""
@@ -219,7 +222,7 @@ class Task:
         if not known.any():
             return None
         # Ids such as s7 are given to subjects without one: they say nothing of who it is.
-        if all(re.fullmatch(r"s[1-9]\d*", name) for name in ids):
+        if NUMBERED.fullmatch("\n".join(ids)):
             new = self.answers.values[known]
             old = self.calibration.values[np.ix_(self.usable[rows[known]], self.chosen)]
             is_observed = observed(new)

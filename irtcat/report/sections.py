@@ -9,7 +9,6 @@ import pandas as pd
 from irtcat._common.checks import InputError
 from irtcat._common.progress import Progress, Steps
 from irtcat.report import tables as _tables
-from irtcat.report.bank import bank_section
 from irtcat.report.blocks import Section, table_of
 from irtcat.report.names import listed
 from irtcat.report.ranking import RankedModels, interval_name
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 def scale(name: str, contents: dict[str, Any]) -> list[Section]:
     """Sections of scales: an overview with all decisions, and the items of each scale."""
+    from irtcat.report.bank import bank_section  # it needs JAX, most results do not
+
     tables, banks = contents["tables"], contents["banks"]
     scales, decisions = tables["scales"], tables["decisions"]
     ids = {"decisions": ("scale", "item")}

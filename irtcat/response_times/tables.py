@@ -50,7 +50,8 @@ def read_times(times: Any, subject_ids: Any = None, item_ids: Any = None) -> Tim
         return times
     if isinstance(times, pd.DataFrame):
         table = _wide(times)
-        subject_ids, item_ids, values = table.index, table.columns, table.to_numpy()
+        subject_ids, item_ids = table.index, table.columns
+        values = table.to_numpy(dtype=object, na_value=np.nan)
     else:
         values = np.asarray(times)
     try:

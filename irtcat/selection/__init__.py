@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from irtcat.selection.expectation import EXPECTATIONS as EXPECTATIONS
     from irtcat.selection.expectation import Expectation as Expectation
     from irtcat.selection.expectation import expectation_of as expectation_of
+    from irtcat.selection.reading import read_subset as read_subset
     from irtcat.selection.repeating import extended as extended
     from irtcat.selection.repeating import plain_request as plain_request
-    from irtcat.selection.repeating import read_subset as read_subset
     from irtcat.selection.repeating import rechoose as rechoose
     from irtcat.selection.selecting import select as select
     from irtcat.selection.strategies import DEFAULT_STRATEGY as DEFAULT_STRATEGY
@@ -29,7 +29,8 @@ else:
         {
             "irtcat.selection.dense": "Scores centred_scores",
             "irtcat.selection.expectation": "EXPECTATIONS Expectation expectation_of",
-            "irtcat.selection.repeating": "extended plain_request read_subset rechoose",
+            "irtcat.selection.reading": "read_subset",
+            "irtcat.selection.repeating": "extended plain_request rechoose",
             "irtcat.selection.selecting": "select",
             "irtcat.selection.strategies": "DEFAULT_STRATEGY DEFAULT_WITHOUT_RESPONSES STRATEGIES",
             "irtcat.selection.subset": "Request Subset",

@@ -14,7 +14,6 @@ counts beyond the calibrated scores, where the prior decides.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
 
 from irtcat._common.types import FloatArray
 
@@ -51,7 +50,8 @@ class ScoreCurves(NamedTuple):
 
     def __call__(self, t: FloatArray, items: np.ndarray | slice = slice(None)) -> FloatArray:
         """Mean scores, items x points."""
-        return expit(self.intercept[items, None] + self.slope[items, None] * t)
+        z = self.intercept[items, None] + self.slope[items, None] * t
+        return 1 / (1 + np.exp(np.minimum(-z, MOST_LOGIT)))
 
 
 def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD, slope_mean: float = 1.0) -> ScoreCurves:
@@ -74,7 +74,7 @@ def score_curves(x: FloatArray, slope_sd: float = SLOPE_SD, slope_mean: float = 
     for b, rows in enumerate(bins):
         size[b], bin_score[b] = len(rows), score[rows].mean()
         x[rows].sum(axis=0, dtype=float, out=total[b])
-    t = logit((bin_score + EDGE) / (1 + 2 * EDGE))
+    t = np.log((bin_score + EDGE) / (1 - bin_score + EDGE))
     centre = size @ t / size.sum()
     u = (t - centre)[:, None]
     mean = total.sum(axis=0)

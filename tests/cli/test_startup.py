@@ -80,7 +80,6 @@ def imported(folder, *arguments):
     return set(modules)
 
 
-@pytest.mark.slow
 def test_commands_that_compute_nothing_import_no_jax(folder):
     """One after the other in one process: whatever one imports, those after it show too."""
     commands = [

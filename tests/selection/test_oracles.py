@@ -14,7 +14,7 @@ from irtcat.selection.curves import EDGE, score_curves
 from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import SHRINKAGE
 from irtcat.selection.precision import Determinant
-from irtcat.selection.repeating import read_subset
+from irtcat.selection.reading import read_subset
 
 RNG = np.random.default_rng(0)
 

@@ -1,22 +1,13 @@
 """The full score of one session: one estimate with one interval, and what it comes from."""
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Array
 
 from irtcat._common.checks import argument_error, check_interval
-from irtcat._common.compilation import jit
-from irtcat._common.precision import precision
-from irtcat.cat.belief.pool import Pool
-from irtcat.cat.belief.state import CatState
-from irtcat.cat.engine.choice import context_of
-from irtcat.cat.engine.config import Config
-from irtcat.cat.rules.stopping import STOPPING, score_moments, single_rules
 from irtcat.prediction.betting import (
     ASYMPTOTIC,
     FINITE,
@@ -173,33 +164,3 @@ def score_by_prediction(prediction: "Prediction") -> FullScore:
 
 def _as_rank(number: float) -> int | None:
     return int(number) if np.isfinite(number) else None
-
-
-@functools.partial(jit, static_argnames=("config",))
-def _predicted(pool: Pool, config: Config, state: CatState) -> tuple[Array, Array]:
-    return score_moments(context_of(pool, config, state))
-
-
-def estimates_of(pool: Pool, config: Config, state: CatState) -> dict[str, Any]:
-    """The estimates, as `Session.estimate` returns them."""
-    with precision("float64"):
-        context = context_of(pool, config, state)
-        mean, variance = _predicted(pool, config, state)
-        out: dict[str, Any] = {
-            "theta": np.asarray(state.theta, float).tolist(),
-            "se": np.asarray(state.se, float).tolist(),
-            "n_items": int(state.n),
-            "score": float(mean),
-            "score_sd": float(np.sqrt(max(float(variance), 0.0))),
-        }
-        for rule in single_rules(config.stopping):
-            if STOPPING[rule.name].classifies:
-                category = int(STOPPING[rule.name].function(context, **rule.kwargs()))
-                out["category"] = None if category < 0 else category
-            if STOPPING[rule.name].needs_draws:
-                level = float(rule.get("level", 0.95))
-                assert state.bets is not None  # such a configuration has them
-                outcome = score_by_bets(state.bets, GUARANTEED, level)
-                score = outcome.score if np.isfinite(outcome.score) else None
-                out[GUARANTEED] = [score, outcome.lower, outcome.upper, level]
-    return out

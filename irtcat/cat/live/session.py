@@ -24,8 +24,9 @@ from irtcat.cat.engine.plan import ContentPlan, target_plan
 from irtcat.cat.engine.requirements import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.document import document_of, new_head, prior_flag, read_document
+from irtcat.cat.live.estimates import estimates_of
 from irtcat.cat.live.explanation import explain
-from irtcat.cat.live.full_score import FullScore, estimates_of, score_alone, score_by_prediction
+from irtcat.cat.live.full_score import FullScore, score_alone, score_by_prediction
 from irtcat.cat.live.log import Event, Key
 from irtcat.cat.live.status import SessionStatus
 from irtcat.cat.studies.finished import report_of_one
