@@ -152,6 +152,8 @@ class LayoutPlan:
         self.n_wide = 0
         self.n_narrow = 0
         self.n_nodes = N_NODES
+        self.least_nodes = FEWEST_CELLS + 1
+        """Fewest nodes; a fit that goes on has those that it had."""
 
     @property
     def is_new(self) -> bool:
@@ -176,7 +178,7 @@ class LayoutPlan:
         if grows and n_cells <= self.n_nodes - 1:
             return False
         n_cells = CELL_STEPS * math.ceil((GROWTH if grows else 1) * n_cells / CELL_STEPS)
-        self.n_nodes = 1 + min(max(n_cells, FEWEST_CELLS), N_NODES - 1)
+        self.n_nodes = min(max(1 + n_cells, self.least_nodes), N_NODES)
         return grows
 
     def layout(self, mean: np.ndarray, sd: np.ndarray, slack: float = 0.0) -> Layout:

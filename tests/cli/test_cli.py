@@ -1689,7 +1689,6 @@ def test_fit_reads_a_file_in_passes():
     assert [item["n_responses"] for item in passes["items"]] == [1000] * 5
 
 
-@pytest.mark.slow
 def test_fit_goes_on_from_its_checkpoint(monkeypatch):
     whole = run_json("fit", LSAT7)
     actual = irtcat.fit

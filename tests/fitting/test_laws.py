@@ -448,7 +448,9 @@ def test_an_extrapolated_point_without_a_finite_objective_is_a_fall(monkeypatch)
     infinite = np.full((1, 1), np.inf)
     free = np.ones((1, 1), bool)
     constraints = SimpleNamespace(lower=-infinite, upper=infinite, free=free)
-    problem = SimpleNamespace(weights=np.ones(1), constraints=constraints, is_too_coarse=None)
+    problem = SimpleNamespace(
+        weights=np.ones(1), constraints=constraints, is_too_coarse=None, rule=None
+    )
     belief = SimpleNamespace(
         log_z=np.zeros(1), mean=np.zeros((1, 1)), covariance=np.ones((1, 1, 1))
     )

@@ -18,7 +18,7 @@ from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.outcome import Ending, Outcome, Step, check_finite, iterate
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Progress
-from irtcat.latent import EStep
+from irtcat.latent import EStep, LayoutPlan
 
 TOLERANCE = {"float64": 1e-4, "float32": 5e-2}
 """Default tolerance, in standard errors."""
@@ -149,6 +149,7 @@ class _Guard:
 
     def __init__(self, problem: Problem, start: EMPoint, settings: Settings):
         self.settings = settings
+        self.plan: LayoutPlan | None = getattr(problem.rule, "plan", None)
         self.expand = settings.expand
         self.jump = Extrapolation(problem.constraints)
         self.best, self.kind = -np.inf, "plain"
@@ -210,6 +211,7 @@ class _Guard:
             "length": self.jump.length,
             "reach": self.jump.reach,
             "measured_error": self.measured_error,
+            "nodes": None if self.plan is None else self.plan.n_nodes,
         }
         points = [state.point, *images]
         others = [state.mean, state.covariance, np.array(self.trace), *(self.jump.history or ())]
@@ -224,6 +226,8 @@ class _Guard:
             numbers[k] for k in ("damping", "length", "reach")
         )
         self.measured_error = numbers["measured_error"]
+        if self.plan is not None:
+            self.plan.least_nodes = numbers["nodes"]
         self.jump.history = History(*history) if history else None
         self.update = None if image is None else _Images(image, plain, numbers["step"])
         self.trace = trace.tolist()
