@@ -50,12 +50,11 @@ def read_times(times: Any, subject_ids: Any = None, item_ids: Any = None) -> Tim
         return times
     if isinstance(times, pd.DataFrame):
         table = _wide(times)
-        subject_ids, item_ids = table.index, table.columns
-        values = table.to_numpy(dtype=object, na_value=np.nan)
+        subject_ids, item_ids, values = table.index, table.columns, table
     else:
         values = np.asarray(times)
     try:
-        seconds = np.asarray(values, float)
+        seconds = np.array(values.astype(float))
     except (TypeError, ValueError):
         raise argument_error("times", "numbers", type(times).__name__) from None
     if seconds.ndim != 2:

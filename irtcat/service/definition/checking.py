@@ -104,7 +104,7 @@ def check_definition(
         >>> check_definition(test, bank)
         Traceback (most recent call last):
         irtcat.service.definition.fields.DefinitionError: The `sections[1].config.max_items` field
-        must be at most 40, the number of items in the bank. Got 50.
+        must be at most 40, the number of scored items in the bank. Got 50.
     """
     if not isinstance(bank, ItemBank):
         raise argument_error("bank", "an ItemBank", type(bank).__name__)

@@ -132,7 +132,7 @@ BAD = {
     "too long": (
         [Adaptive(config={"max_items": 61})],
         "sections[1].config.max_items",
-        "at most 60, the number of items in the bank. Got 61.",
+        "at most 60, the number of scored items in the bank. Got 61.",
     ),
     "too long for the rest": (
         [Fixed(items=["i1"]), Adaptive(config={"max_items": 60})],
@@ -171,8 +171,8 @@ BAD = {
     ),
     "pretest without items": (
         [Adaptive(config={"max_items": 5, "pretest": "topic", "pretest_at": [1]}, items=["i1"])],
-        "sections[1].config.max_items",
-        "at most 0",
+        "sections[1].config",
+        "true or false (yes or no, 1 or 0) in the column topic",
     ),
     "rapid of another item": (
         [
