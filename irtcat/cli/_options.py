@@ -240,19 +240,23 @@ class Option:
         flags = self.flags
         if type is bool and default:
             flags = (f"{self.label}/--no-{self.label[2:]}",)
-        help = parameter.help if self.help is UNSET else self.help
+        help = self._help_of(parameter)
+        return replace(self, source=source, type=type, default=default, flags=flags, help=help)
+
+    def _help_of(self, parameter: Described) -> str:
+        """The help, with the names that it takes."""
+        help: str = parameter.help if self.help is UNSET else self.help
         words = f"{self.choices} {self.listed} {self.names}"
         names = listed_names(words)
-        if names:
-            if self.help is UNSET and not all(name in help for name in names):
-                help = "{names}."
-            help = help.replace("{names}", " or ".join((", ".join(names[:-1]), names[-1])))
-            if LINES in help:
-                lines = listed_lines(words)
-                help = help.replace(
-                    LINES, "; ".join(f"{n}: {lines[n]}" for n in names if n in lines)
-                )
-        return replace(self, source=source, type=type, default=default, flags=flags, help=help)
+        if not names:
+            return help
+        if self.help is UNSET and not all(name in help for name in names):
+            help = "{names}."
+        help = help.replace("{names}", " or ".join((", ".join(names[:-1]), names[-1])))
+        if LINES not in help:
+            return help
+        lines = listed_lines(words)
+        return help.replace(LINES, "; ".join(f"{n}: {lines[n]}" for n in names if n in lines))
 
     def for_typer(self) -> inspect.Parameter:
         """A parameter of the function that typer reads."""

@@ -45,6 +45,10 @@ MAX_REPEATS = 100
 """Further trials of each item above which their number is not given."""
 
 
+HIDDEN = ("new", "flags", "is_supported")
+"""Fields that are no columns: the index, a column of text, and what the verdict says."""
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """The difference of two models' full scores, estimated from one subset.
@@ -90,6 +94,7 @@ class Comparison:
             seeds) that settle the verdict where items alone do not; None if more than 100.
         centre: centre of the interval before it is cut to the possible range.
         scale: "difference" or "ratio".
+        is_supported: whether there are enough clusters for a verdict; true without clusters.
     """
 
     new: str
@@ -119,6 +124,7 @@ class Comparison:
     more_repeats: int | None
     centre: float
     scale: str = "difference"
+    is_supported: bool = True
 
     def __str__(self) -> str:
         points = [100 * value for value in (self.difference, self.lower, self.upper)]
@@ -159,7 +165,7 @@ class Comparison:
 
     def to_frame(self) -> pd.DataFrame:
         """One row, indexed by the new model's id; differences in score units."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("new", "flags")]
+        names = [name for name in self.__dataclass_fields__ if name not in HIDDEN]
         row = {name: getattr(self, name) for name in names} | {"flag": "; ".join(self.flags)}
         return pd.DataFrame([row], index=pd.Index([self.new], name="new"))
 
@@ -424,6 +430,7 @@ def _conclude(
         p_equivalent=p_equivalent,
         run_se=run_se,
         p_rerun=1.0 if _few_clusters(runs) else p_rerun,
+        is_supported=not _few_clusters(runs),
         detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
         more_repeats=needed[1],
         centre=float(estimate.centre),
@@ -555,6 +562,7 @@ def _conclude_ratio(
         p_equivalent=p_equivalent,
         run_se=run_se,
         p_rerun=1.0 if _few_clusters(runs) else p_rerun,
+        is_supported=not _few_clusters(runs),
         detectable=margin + (q + float(ndtri(POWER))) * float(se),
         more_repeats=needed[1],
         centre=difference,

@@ -214,7 +214,7 @@ def _total(parts: list[Comparison], shares: FloatArray) -> dict[str, Any]:
     p_value, p_equivalent = p_values(centre, difference, se, variance.df, one.margin)
     verdict = verdict_of(lower, upper, one.margin)
     # The variance of the total is known no better than that of a part.
-    few = any("too few for a verdict" in flag for part in parts for flag in part.flags)
+    is_open = not all(part.is_supported for part in parts)
     return {
         "difference": difference,
         "lower": lower,
@@ -223,5 +223,5 @@ def _total(parts: list[Comparison], shares: FloatArray) -> dict[str, Any]:
         "df": variance.df,
         "p_value": p_value,
         "verdict": verdict,
-        "p_decision": 1.0 if few else min(p_value, 2 * p_equivalent),
+        "p_decision": 1.0 if is_open else min(p_value, 2 * p_equivalent),
     }

@@ -48,13 +48,14 @@ def read_times(times: Any, subject_ids: Any = None, item_ids: Any = None) -> Tim
     """
     if isinstance(times, Times):
         return times
+    table: Any
     if isinstance(times, pd.DataFrame):
         table = _wide(times)
-        subject_ids, item_ids, values = table.index, table.columns, table
+        subject_ids, item_ids = table.index, table.columns
     else:
-        values = np.asarray(times)
+        table = np.asarray(times)
     try:
-        seconds = np.array(values.astype(float))
+        seconds = np.array(table.astype(float))
     except (TypeError, ValueError):
         raise argument_error("times", "numbers", type(times).__name__) from None
     if seconds.ndim != 2:

@@ -459,6 +459,13 @@ def context_columns(
     )
 
 
+def _is_empty(cell: Any) -> bool:
+    """Whether a cell is missing, or a text that stands for a missing one."""
+    if isinstance(cell, str):
+        return is_missing_text(cell)
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
+
+
 def metadata_column(column: pd.Series) -> pd.Series:
     """A column of the subjects: numbers if all its cells are, else text; empty cells are missing.
 
@@ -468,10 +475,7 @@ def metadata_column(column: pd.Series) -> pd.Series:
         >>> metadata_column(pd.Series(["7b", "NA"])).tolist()
         ['7b', None]
     """
-    cells = [
-        None if pd.api.types.is_scalar(cell) and pd.isna(cell) else cell for cell in column.tolist()
-    ]
-    cells = [None if isinstance(c, str) and is_missing_text(c) else c for c in cells]
+    cells = [None if _is_empty(cell) else cell for cell in column.tolist()]
     texts = [cell for cell in cells if isinstance(cell, str)]
     numbers = {text: number_in(text) for text in set(texts)}
     if texts and all(number is not None for number in numbers.values()):
