@@ -57,6 +57,9 @@ def test_candidates_are_the_items_after_which_the_minima_can_be_met(seed):
         assert limits.candidates(chosen, max_cost=most).tolist() == cheap
         if not expected:
             break
+        rest = limits.after(np.array(chosen, int))
+        assert rest is not None
+        assert rest.candidates().tolist() == expected
         chosen.append(int(rng.choice(expected)))
     counts = np.bincount(limits.group[chosen], minlength=3)
     assert (counts >= limits.lower).all()
