@@ -549,7 +549,7 @@ def majority_share(
         Lalor, Wu & Yu (2016), EMNLP, Table 2.
     """
     if at_least is not None:
-        number = isinstance(at_least, (int, float, np.floating, Fraction))
+        number = isinstance(at_least, (int, float, np.integer, np.floating, Fraction))
         if not number or isinstance(at_least, bool) or not 0 < at_least <= 1:
             raise argument_error("at_least", "a number above 0 and at most 1", at_least)
     table, _, _ = read_counts(ratings, counts, labels)

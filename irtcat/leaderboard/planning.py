@@ -11,7 +11,13 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr, ndtri
 
-from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
+from irtcat._common.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+    is_number,
+)
 from irtcat._common.progress import ProgressOption, Steps, with_progress
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.diagnose import Reruns
@@ -396,7 +402,7 @@ class _Prices(NamedTuple):
         if budget is None:
             return cls(item, trial, None)
         least = f"at least {item + trial:g}, the cost of one trial of one item"
-        if not isinstance(budget, (int, float)) or not item + trial <= budget < np.inf:
+        if not is_number(budget) or not item + trial <= budget < np.inf:
             raise argument_error("budget", least, budget)
         return cls(item, trial, float(budget))
 
@@ -567,7 +573,7 @@ def design_gaps(
     unique, flags = _thinned(as_responses(responses, name="responses"), seed)
     pairs = pair_variances(unique, design)
     rows = []
-    for k in n_items:
+    for k in np.atleast_1d(np.asarray(n_items, object)):
         check_count("n_items", k, 1, unique.n_items)
         keep = pairs.gap > 0
         curve = order_curve(pairs.gap[keep], pairs.chances(k, unique.n_items)[keep])

@@ -86,7 +86,8 @@ def short_form(
     calibration = as_responses_like(calibration, "calibration")
     if renew and as_date(renew) is None:
         raise argument_error("renew", "a date such as 2027-06-30", renew)
-    if not len(levels):
+    levels = np.atleast_1d(np.asarray(levels, object)).tolist()
+    if not levels:
         raise argument_error("levels", "at least one probability", levels)
     for level in levels:
         check_interval("levels", level)
