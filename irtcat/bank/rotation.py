@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice, check_count
+from irtcat._common.checks import argument_error, check_choice, check_count, is_number
 from irtcat._common.types import FloatArray
 from irtcat.bank.bank import ItemBank
 from irtcat.bank.needs import check_needs
@@ -298,7 +298,8 @@ def rotate(
         standard errors (NaN); those of the intercepts do not change.
 
     Raises:
-        InputError: for an unknown method, a bank with one dimension, or an invalid target.
+        InputError: for an unknown method, a bank with one dimension, or an invalid target, gamma or
+            seed.
 
     Example:
         >>> bank = ItemBank.from_slopes([[1.2, 0.9], [1.0, 0.7], [0.9, -1.1], [1.1, -1.4]])
@@ -309,6 +310,9 @@ def rotate(
         Bernaards & Jennrich (2005), Educational and Psychological Measurement 65, 676-696;
         Browne (2001), Multivariate Behavioral Research 36, 111-150.
     """
+    check_count("seed", seed, 0)
+    if not is_number(gamma) or gamma > 1:
+        raise argument_error("gamma", "a number of at most 1", gamma)
     out = rotation_of(
         bank,
         method,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_count, check_positive, shorten
+from irtcat._common.checks import argument_error, brief, check_count, check_positive, shorten
 from irtcat._common.types import BoolArray
 from irtcat.responses import Responses
 
@@ -104,7 +104,9 @@ def careless(
     if unknown := [item for item in attention if item not in table]:
         raise argument_error("attention", "columns of the choices", shorten(unknown))
     if attention:
-        failed = np.sum([table[item] != right for item, right in attention.items()], axis=0)
+        failed = np.sum(
+            [(table[item] != right).fillna(True) for item, right in attention.items()], axis=0
+        )
         texts = [f"failed {n} of {len(attention)} attention items" for n in failed]
         add(failed > most_failed, texts)
     rest = table.drop(columns=list(attention))
@@ -156,10 +158,18 @@ def _times(seconds: Any, subjects: pd.Index) -> np.ndarray:
     if seconds is None:
         raise argument_error("seconds", "given with min_seconds", None)
     if isinstance(seconds, pd.Series):
-        if not seconds.index.isin(subjects).any():
+        ids = seconds.index.map(str)
+        if ids.has_duplicates:
+            twice = brief(ids[ids.duplicated()][0])
+            raise argument_error("seconds", "one number for each subject", f"several for {twice}")
+        names = subjects.map(str)
+        if not ids.isin(names).any():
             raise argument_error("seconds", "of the subjects", shorten(seconds.index.tolist()))
-        return seconds.reindex(subjects).to_numpy(float)
-    times = np.asarray(seconds, float)
+        seconds = seconds.set_axis(ids).reindex(names)
+    try:
+        times = np.asarray(seconds, float)
+    except (TypeError, ValueError):
+        raise argument_error("seconds", "numbers", seconds) from None
     if times.shape != (len(subjects),):
         must = f"a Series by subject, or {len(subjects)} numbers"
         raise argument_error("seconds", must, f"an array of shape {times.shape}")

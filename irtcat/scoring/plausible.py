@@ -54,6 +54,7 @@ def plausible_values(
         Mislevy (1991), Psychometrika 56, 177-196.
     """
     check_count("n", n)
+    check_count("seed", seed, 0)
     check_needs(bank.model, ["one ability"], "plausible values")
     check_conditions(bank.items, responses.items, mismatch, source="bank")
     if groups is None:

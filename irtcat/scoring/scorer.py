@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, check_choice, check_interval
+from irtcat._common.per_item import by_id
 from irtcat._common.precision import choose_precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import FloatArray
@@ -215,11 +216,10 @@ def score(
             if value is not None:
                 raise argument_error(name, "left out for responses read in passes", "some")
         return _in_passes(bank, responses, method, level, theta_bounds, precision, progress)
-    low, high = (
-        (float(theta_bounds[0]), float(theta_bounds[1]))
-        if len(theta_bounds) == 2
-        else (np.nan, np.nan)
-    )
+    try:
+        low, high = map(float, theta_bounds)
+    except (TypeError, ValueError):
+        low = high = np.nan
     if not (np.isfinite([low, high]).all() and low < high):
         raise argument_error("theta_bounds", "two finite numbers in rising order", theta_bounds)
     check_conditions(bank.items, responses.items, mismatch, source="bank")
@@ -267,9 +267,7 @@ def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, Flo
         mean, sd = (table.loc[ids, name].to_numpy(float) for name in ("mean", "sd"))
     else:
         try:
-            mean, sd = (
-                np.broadcast_to(np.asarray(part, float), len(subject_ids)) for part in prior
-            )
+            mean, sd = (_prior_values(part, subject_ids) for part in prior)
         except (TypeError, ValueError):
             raise argument_error("prior", must, prior) from None
     wrong = ~np.isfinite(mean) | ~np.isfinite(sd) | ~(sd > 0)
@@ -278,6 +276,13 @@ def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, Flo
         got = f"mean {mean[at]} and SD {sd[at]} for subject {brief(subject_ids[at])}"
         raise argument_error("prior", "of finite means and SDs above 0", got)
     return mean, sd
+
+
+def _prior_values(part: Any, subject_ids: np.ndarray) -> FloatArray:
+    """A number for each subject, by id from a Series that has ids."""
+    if isinstance(part, pd.Series) and not part.index.equals(pd.RangeIndex(len(part))):
+        part = by_id("prior", part, subject_ids, "subject", "number")
+    return np.broadcast_to(np.asarray(part, float), len(subject_ids))
 
 
 def _abilities(task: ScoringTask, method: str) -> Ability:
@@ -336,7 +341,8 @@ def _in_passes(
         ids = source.subject_ids[k * rows : (k + 1) * rows]
         filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
         subjects = pd.DataFrame(index=pd.Index(filled, dtype=object))
-        codes = tuple(range(source.n_categories))
+        known = bank.codes if len(bank.codes or ()) == source.n_categories else None
+        codes = known or tuple(range(source.n_categories))  # those of the bank, from its lowest on
         block = Responses(
             values=chunk,
             subject_ids=filled,
@@ -352,4 +358,4 @@ def _in_passes(
     named: dict[str, Any] = {
         name: np.concatenate([block[name] for block in scored_blocks]) for name in scored_blocks[0]
     }
-    return Ability(**named, method=method, level=float(level))
+    return Ability(**named, method=method, level=float(level), note=scored.note)

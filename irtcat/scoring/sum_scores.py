@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Float
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
@@ -183,6 +183,7 @@ def sum_score_table(bank: ItemBank, level: float = 0.95) -> pd.DataFrame:
         (1995), Applied Psychological Measurement 19, 39-49 (EAP for summed scores).
     """
     check_has_sum_scores(bank)
+    check_interval("level", level)
     scores = sum_scores(bank, level=level)
     columns = {name: scores[name] for name in ("theta", "se", "lower", "upper", "probability")}
     index = pd.RangeIndex(len(columns["theta"]), name="sum_score")

@@ -5,7 +5,7 @@ import pandas as pd
 
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
-from irtcat.selection.constraints import Constraints, allocate, round_at_random
+from irtcat.selection.constraints import SLACK, Constraints, allocate, round_at_random
 from irtcat.selection.curves import score_curves
 from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import GaussianCovariance, choose_robust, greedy
@@ -71,9 +71,9 @@ def choose_balanced(task: Task) -> Choice:
         return _chosen_in_cells(task, *_cell_constraints(task, limits.n_items))
     fewest = int(limits.lower.sum())
     mean_cost = float(limits.costs[limits.allowed].mean())
-    n = int(min(limits.n_items, max(limits.budget / max(mean_cost, 1e-12), fewest, 1)))
+    n = int(min(limits.n_items, max(limits.budget / max(mean_cost, 1e-12) + SLACK, fewest, 1)))
     cell, cells_limits = _cell_constraints(task, n)
-    while cells_limits.reserve > limits.budget:
+    while cells_limits.reserve > limits.budget + SLACK:
         if n <= fewest + 1:  # the quotas alone use the budget
             return choose_robust(task)
         n = max(int(0.9 * n), fewest + 1)
@@ -85,7 +85,7 @@ def choose_balanced(task: Task) -> Choice:
             break
         n = min(limits.n_items, int(np.ceil(n * min(limits.budget / max(cost, 1e-12), 1.5))))
         cell, cells_limits = _cell_constraints(task, n)
-        if cells_limits.reserve > limits.budget:
+        if cells_limits.reserve > limits.budget + SLACK:
             break
         choice = _chosen_in_cells(task, cell, cells_limits)
         best = max(best, choice, key=lambda option: option.criterion.sum())

@@ -356,9 +356,11 @@ def choose_robust(task: Task) -> Choice:
     first = limits if n_sampled == 0 else replace(limits, upper=upper)
     sigma = GaussianCovariance(task.scores, task.scores.variances)
     chosen, gains = greedy(sigma, first, filler, n_first, budget_first, task.progress)
+    if n_sampled == 0:
+        return Choice(chosen, gains)
     try:
         remaining = limits.after(chosen)
-        if n_sampled == 0 or remaining is None:
+        if remaining is None:
             return Choice(chosen, gains)
         sample = draw(remaining, task.rng, difficulty_strata(task))
     except InputError:  # the rest of the budget affords no sample: draw all items as one

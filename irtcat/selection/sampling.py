@@ -12,7 +12,7 @@ from scipy.special import logit
 from irtcat._common.checks import InputError
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses._matrix import row_blocks
-from irtcat.selection.constraints import Constraints, allocate, round_at_random
+from irtcat.selection.constraints import SLACK, Constraints, allocate, round_at_random
 from irtcat.selection.curves import SLOPE_MEAN, score_curves
 from irtcat.selection.expectation import EDGE, ScoreSummary, expectation_of
 from irtcat.selection.task import Choice, Task
@@ -249,7 +249,9 @@ def _affordable(limits: Constraints, orders: list[IntArray], measures: list[Floa
     low, high = max(1, int(limits.lower.sum())) - 1, limits.n_items
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if greatest_cost(middle) <= limits.budget else (low, middle - 1)
+        low, high = (
+            (middle, high) if greatest_cost(middle) <= limits.budget + SLACK else (low, middle - 1)
+        )
     if low < max(1, limits.lower.sum()):
         raise InputError(
             f"The budget of {limits.budget:g} does not cover the most expensive sample that could "

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice, check_count, shorten
+from irtcat._common.checks import argument_error, check_choice, check_count, is_number, shorten
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray
@@ -137,9 +137,9 @@ def select(
     if calibration is not None:
         calibration = _in_order(calibration, item_ids)
     for name, value in (("theta", theta), ("tau", tau)):
-        if value is not None and not np.isfinite(value):
+        if value is not None and not is_number(value):
             raise argument_error(name, "a finite number", value)
-    if isinstance(share, bool) or not 0 <= share <= 1:
+    if not is_number(share) or not 0 <= share <= 1:
         raise argument_error("share", "a proportion in [0, 1]", share)
 
     named_groups = None
