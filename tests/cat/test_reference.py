@@ -193,7 +193,7 @@ def polytomous_bank(key, rows):
     }[key]()
 
 
-@pytest.mark.slow
+@pytest.mark.slow_cases("(?!GRM$).*")
 @pytest.mark.parametrize("key", ["GRM", "GPCM", "PCM", "RSM", "NRM", "MGRM"])
 def test_several_categories(reference, key):
     case = reference("catr_polytomous")[key]

@@ -153,7 +153,7 @@ def test_intervals_are_nested_and_end_at_the_exact_score():
         np.testing.assert_allclose(last[:, -1], x.mean(), atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.slow_cases(r"(?!0\.5$).*")
 @pytest.mark.parametrize("share", [0.5, 0.95, 0.02])
 def test_coverage_at_all_times_together(share):
     x, draws = many(200, 60, share, 1)
