@@ -9,6 +9,18 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, shorten
 
 
+def has_ids(series: pd.Series) -> bool:
+    """Whether the index of a Series has ids, unlike the default one.
+
+    Example:
+        >>> has_ids(pd.Series([1, 2])), has_ids(pd.Series([1, 2], index=["b", "a"]))
+        (False, True)
+        >>> has_ids(pd.Series([1, 2])[::-1])  # in another order
+        True
+    """
+    return not series.index.equals(pd.RangeIndex(len(series)))
+
+
 def by_id(
     name: str, values: Any, ids: Any, kind: str, what: str = "value", partial: bool = False
 ) -> Any:

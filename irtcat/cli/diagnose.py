@@ -143,7 +143,7 @@ def judges(o: Options) -> Output:
 
 def _sentences(flags: Iterable[str]) -> list[str]:
     """Flags, which end a line elsewhere, as sentences."""
-    return [f"{flag[:1].upper()}{flag[1:]}." for flag in flags]
+    return [f"{text[:1].upper()}{text[1:]}." for text in flags]
 
 
 def _judges_of(o: Options, source: str, judge: str) -> "Judges":

@@ -20,7 +20,7 @@ from irtcat._common.checks import (
     check_count,
     is_number,
 )
-from irtcat._common.per_item import by_id
+from irtcat._common.per_item import by_id, has_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
 
@@ -59,9 +59,7 @@ def _ids(data: Any) -> Any:
     """Ids of the subjects; None for numbers without ids, as of a Series with the default index."""
     if isinstance(data, Responses):
         return data.subject_ids
-    if not isinstance(data, pd.Series) or data.index.equals(pd.RangeIndex(len(data))):
-        return None
-    return data.index
+    return data.index if isinstance(data, pd.Series) and has_ids(data) else None
 
 
 def score_counts(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, check_choice, check_interval
-from irtcat._common.per_item import by_id
+from irtcat._common.per_item import by_id, has_ids
 from irtcat._common.precision import choose_precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat._common.types import FloatArray
@@ -280,7 +280,7 @@ def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, Flo
 
 def _prior_values(part: Any, subject_ids: np.ndarray) -> FloatArray:
     """A number for each subject, by id from a Series that has ids."""
-    if isinstance(part, pd.Series) and not part.index.equals(pd.RangeIndex(len(part))):
+    if isinstance(part, pd.Series) and has_ids(part):
         part = by_id("prior", part, subject_ids, "subject", "number")
     return np.broadcast_to(np.asarray(part, float), len(subject_ids))
 

@@ -16,7 +16,7 @@ from irtcat._common.checks import (
     check_positive,
     is_whole,
 )
-from irtcat._common.per_item import by_id, per_item
+from irtcat._common.per_item import by_id, has_ids, per_item
 from irtcat._common.positions import positions_of_ids
 from irtcat._common.progress import Progress
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -33,7 +33,7 @@ def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
     """Mask of the items that may be chosen, from ids or a mask."""
     if allowed is None:
         return np.ones(len(item_ids), bool)
-    if isinstance(allowed, pd.Series) and allowed.dtype == bool and _is_labelled(allowed):
+    if isinstance(allowed, pd.Series) and allowed.dtype == bool and has_ids(allowed):
         allowed = by_id("allowed", allowed, item_ids, "item", "mark").to_numpy(bool)
     values = np.asarray(sorted(allowed) if isinstance(allowed, (set, frozenset)) else allowed)
     if values.ndim != 1 or values.size == 0:
@@ -45,11 +45,6 @@ def read_allowed(item_ids: np.ndarray, allowed: Any) -> BoolArray:
     mask = np.zeros(len(item_ids), bool)
     mask[positions_of_ids("allowed", values, item_ids)] = True
     return mask
-
-
-def _is_labelled(series: pd.Series) -> bool:
-    """Whether the index of a Series has ids, unlike the default one."""
-    return not series.index.equals(pd.RangeIndex(len(series)))
 
 
 def item_values(

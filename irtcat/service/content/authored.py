@@ -1,7 +1,8 @@
 """Items as authors write them in folders and tables: named fields and Markdown, to records."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from html import escape
 from pathlib import Path, PurePosixPath
@@ -131,56 +132,42 @@ def make_item(
     Raises:
         InputError: naming the file, the item and the field.
     """
-    try:
-        return _item(name, values, prompt, choices, files, where)
-    except InputError as error:
-        raise _located(error, where) from None
-
-
-def _item(
-    name: str,
-    values: Mapping[str, Any],
-    prompt: str,
-    choices: list[tuple[str, str]],
-    files: Files,
-    where: str,
-) -> Item:
-    """`make_item`; errors may lack the file and the item."""
-    check_names(values, FIELDS, where)
-    given = {field: values[field] for field in ITEM_FIELDS if field in values}
-    areas = _table(given.pop("areas", {}), "areas", where)
-    choices = choices or [(choice, "") for choice in areas]
-    ids = [choice for choice, _ in choices]
-    if not set(areas) <= set(ids):
-        raise content_error(where, "areas of its choices", shorten(list(areas)))
-    fixed = _texts(given.pop("fixed", ()), "fixed", where)
-    unknown = [choice for choice in fixed if choice not in ids]
-    if unknown:
-        raise content_error(where, "fixed as ids of choices", shorten(unknown))
-    shown = _shown(given.pop("media", ()), files, where)
-    practice = given.pop("practice", False)  # checked here: the key of the item has it
-    if not isinstance(practice, bool):
-        raise content_error(where, "practice as true or false", shorten(practice))
-    if "labels" in given:
-        given["labels"] = _texts(given["labels"], "labels", where)
-    if "picture" in given:
-        given["picture"] = _picture(given["picture"], files, where)
-    kind, address_of = given.get("kind", "choice"), files.address_of(where)
-    if "options" in given:
-        given["options"] = tuple(
-            Choice(option, unwrapped(markdown_html(text, f"{where}, {option}", address_of)))
-            for option, text in _table(given["options"], "options", where).items()
+    with _located(where):
+        check_names(values, FIELDS, where)
+        given = {field: values[field] for field in ITEM_FIELDS if field in values}
+        areas = _table(given.pop("areas", {}), "areas", where)
+        choices = choices or [(choice, "") for choice in areas]
+        ids = [choice for choice, _ in choices]
+        if not set(areas) <= set(ids):
+            raise content_error(where, "areas of its choices", shorten(list(areas)))
+        fixed = _texts(given.pop("fixed", ()), "fixed", where)
+        unknown = [choice for choice in fixed if choice not in ids]
+        if unknown:
+            raise content_error(where, "fixed as ids of choices", shorten(unknown))
+        shown = _shown(given.pop("media", ()), files, where)
+        practice = given.pop("practice", False)  # checked here: the key of the item has it
+        if not isinstance(practice, bool):
+            raise content_error(where, "practice as true or false", shorten(practice))
+        if "labels" in given:
+            given["labels"] = _texts(given["labels"], "labels", where)
+        if "picture" in given:
+            given["picture"] = _picture(given["picture"], files, where)
+        kind, address_of = given.get("kind", "choice"), files.address_of(where)
+        if "options" in given:
+            given["options"] = tuple(
+                Choice(option, unwrapped(markdown_html(text, f"{where}, {option}", address_of)))
+                for option, text in _table(given["options"], "options", where).items()
+            )
+        most = 1 if kind in ("match", "associate") else 0
+        return Item(
+            id=name,
+            prompt=prompt + shown,
+            choices=tuple(
+                Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
+                for choice, html in choices
+            ),
+            **{"kind": kind, **given},
         )
-    most = 1 if kind in ("match", "associate") else 0
-    return Item(
-        id=name,
-        prompt=prompt + shown,
-        choices=tuple(
-            Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
-            for choice, html in choices
-        ),
-        **{"kind": kind, **given},
-    )
 
 
 def unwrapped(html: str) -> str:
@@ -253,18 +240,14 @@ def make_key(item: Item, values: Mapping[str, Any], where: str) -> Key | None:
         given["correct"] = _texts(given.pop("key"), "key", where)
     if isinstance(given.get("rubric"), str):
         given["rubric"] = markdown_html(given["rubric"], f"{where}, rubric")
-    try:
+    with _located(where):
         return checked_key(Key(item=item.id, kind=kind, **given), item)
-    except InputError as error:
-        raise _located(error, where) from None
 
 
 def make_stimulus(name: str, title: str, language: str, html: str, where: str) -> Stimulus:
     """A stimulus from its fields."""
-    try:
+    with _located(where):
         return Stimulus(id=name, content_html=html, title=title, language=language)
-    except InputError as error:
-        raise _located(error, where) from None
 
 
 def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
@@ -278,7 +261,13 @@ def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _located(error: InputError, where: str) -> InputError:
-    """The error with the file in front of each fault, unless it names it already."""
-    faults = map(str, error.faults if isinstance(error, RecordError) else (error,))
-    return ContentError(text if text.startswith(where) else f"{where}: {text}" for text in faults)
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Errors with the file in front of each fault, unless it names it already."""
+    try:
+        yield
+    except InputError as error:
+        faults = map(str, error.faults if isinstance(error, RecordError) else (error,))
+        raise ContentError(
+            text if text.startswith(where) else f"{where}: {text}" for text in faults
+        ) from None
