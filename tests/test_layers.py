@@ -312,3 +312,11 @@ def test_no_code_outside_latent_asks_which_quadrature_it_has():
         if "Quadrature" in ast.unparse(node.args[1])
     ]
     assert not asked
+
+
+def test_no_place_breaks_a_rule_that_is_counted():
+    """Names that a module imports, complexity, comparisons of dims, tests of a model's class."""
+    script = Path(__file__).parents[1] / "experiments" / "house" / "measure.py"
+    command = [sys.executable, str(script), "--list"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not ended.stdout.strip()

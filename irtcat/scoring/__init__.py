@@ -8,13 +8,14 @@ from irtcat.scoring.groups import (
     mixture_note,
     refuse_versions,
     subject_labels,
+    subject_priors,
     warn_of_mixture,
     with_versions,
 )
 from irtcat.scoring.plausible import plausible_values
 from irtcat.scoring.points import bias_slope, tied_nodes
 from irtcat.scoring.posteriors import changes_too_fast, posterior, row_blocks, standardised
-from irtcat.scoring.scorer import match, score, subject_priors
+from irtcat.scoring.scorer import match, score
 from irtcat.scoring.sum_scores import log_score_probabilities, sum_score_table
 
 __all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]

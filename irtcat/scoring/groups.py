@@ -1,4 +1,4 @@
-"""Groups of subjects: their labels, and the bank and rows of each."""
+"""Groups of subjects (their labels, the bank and rows of each) and priors of single subjects."""
 
 import warnings
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, shorten
-from irtcat._common.per_item import by_id, column_error
-from irtcat._common.types import IntArray
+from irtcat._common.per_item import by_id, column_error, has_ids
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.responses import Responses
 
@@ -137,6 +137,45 @@ def refuse_versions(bank: ItemBank, responses: Responses) -> None:
     differ = bank.statistics[VERSION_OF][bank.statistics[VERSION_GROUP].astype(str) != ""]
     must = f"given for a bank whose items {shorten(sorted(set(differ)))} differ between groups"
     raise argument_error("groups", must, None)
+
+
+def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    """Mean and SD of each subject's prior.
+
+    Raises:
+        InputError: where a subject has none, or an SD is not above 0.
+    """
+    must = "a table of mean and sd by subject id, or (means, SDs)"
+    if isinstance(prior, pd.DataFrame):
+        if not {"mean", "sd"} <= set(prior.columns):
+            raise argument_error("prior", must, f"the columns {list(prior.columns)}")
+        table = prior.set_axis(prior.index.map(str), axis=0)
+        if table.index.has_duplicates:
+            twice = table.index[table.index.duplicated()][0]
+            raise argument_error("prior", "one row a subject", f"several for {twice!r}")
+        ids = pd.Index([str(subject) for subject in subject_ids])
+        missing = ids[~ids.isin(table.index)]
+        if len(missing):
+            raise argument_error("prior", "a prior of every subject", f"none for {missing[0]!r}")
+        mean, sd = (table.loc[ids, name].to_numpy(float) for name in ("mean", "sd"))
+    else:
+        try:
+            mean, sd = (_prior_values(part, subject_ids) for part in prior)
+        except (TypeError, ValueError):
+            raise argument_error("prior", must, prior) from None
+    wrong = ~np.isfinite(mean) | ~np.isfinite(sd) | ~(sd > 0)
+    if wrong.any():
+        at = int(wrong.argmax())
+        got = f"mean {mean[at]} and SD {sd[at]} for subject {brief(subject_ids[at])}"
+        raise argument_error("prior", "of finite means and SDs above 0", got)
+    return mean, sd
+
+
+def _prior_values(part: Any, subject_ids: np.ndarray) -> FloatArray:
+    """A number for each subject, by id from a Series that has ids."""
+    if isinstance(part, pd.Series) and has_ids(part):
+        part = by_id("prior", part, subject_ids, "subject", "number")
+    return np.broadcast_to(np.asarray(part, float), len(subject_ids))
 
 
 def warn_of_mixture(bank: ItemBank) -> None:

@@ -10,10 +10,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, check_choice, check_interval
-from irtcat._common.per_item import by_id, has_ids
 from irtcat._common.precision import choose_precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
-from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, as_bank, check_needs
 from irtcat.bank.needs import row_for
 from irtcat.io.convert import ResponsesLike, as_responses_like
@@ -23,7 +21,7 @@ from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring.ability import Ability, joined_abilities
 from irtcat.scoring.estimators import METHODS, ScoringTask
-from irtcat.scoring.groups import members_of_groups, mixture_note, refuse_versions
+from irtcat.scoring.groups import members_of_groups, mixture_note, refuse_versions, subject_priors
 from irtcat.scoring.score_vectors import score_multidimensional
 
 
@@ -211,11 +209,6 @@ def score(
         if method != "eap":
             raise argument_error("prior", "left out but for eap", f"one for {method}")
         check_needs(bank.model, ["one ability"], "priors of subjects")
-    if isinstance(responses, ResponseSource):
-        for name, value in (("prior", prior), ("groups", groups)):
-            if value is not None:
-                raise argument_error(name, "left out for responses read in passes", "some")
-        return _in_passes(bank, responses, method, level, theta_bounds, precision, progress)
     try:
         low, high = map(float, theta_bounds)
     except (TypeError, ValueError):
@@ -223,6 +216,11 @@ def score(
     if not (np.isfinite([low, high]).all() and low < high):
         raise argument_error("theta_bounds", "two finite numbers in rising order", theta_bounds)
     check_conditions(bank.items, responses.items, mismatch, source="bank")
+    if isinstance(responses, ResponseSource):
+        for name, value in (("prior", prior), ("groups", groups)):
+            if value is not None:
+                raise argument_error(name, "left out for responses read in passes", "some")
+        return _in_passes(bank, responses, method, level, (low, high), precision, progress)
     if groups is not None:
         members = members_of_groups(bank, responses, groups)
         parts = [
@@ -244,45 +242,6 @@ def score(
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)
     task = ScoringTask(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
     return row_for(bank.model, SCORERS)(task, method)
-
-
-def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, FloatArray]:
-    """Mean and SD of each subject's prior.
-
-    Raises:
-        InputError: where a subject has none, or an SD is not above 0.
-    """
-    must = "a table of mean and sd by subject id, or (means, SDs)"
-    if isinstance(prior, pd.DataFrame):
-        if not {"mean", "sd"} <= set(prior.columns):
-            raise argument_error("prior", must, f"the columns {list(prior.columns)}")
-        table = prior.set_axis(prior.index.map(str), axis=0)
-        if table.index.has_duplicates:
-            twice = table.index[table.index.duplicated()][0]
-            raise argument_error("prior", "one row a subject", f"several for {twice!r}")
-        ids = pd.Index([str(subject) for subject in subject_ids])
-        missing = ids[~ids.isin(table.index)]
-        if len(missing):
-            raise argument_error("prior", "a prior of every subject", f"none for {missing[0]!r}")
-        mean, sd = (table.loc[ids, name].to_numpy(float) for name in ("mean", "sd"))
-    else:
-        try:
-            mean, sd = (_prior_values(part, subject_ids) for part in prior)
-        except (TypeError, ValueError):
-            raise argument_error("prior", must, prior) from None
-    wrong = ~np.isfinite(mean) | ~np.isfinite(sd) | ~(sd > 0)
-    if wrong.any():
-        at = int(wrong.argmax())
-        got = f"mean {mean[at]} and SD {sd[at]} for subject {brief(subject_ids[at])}"
-        raise argument_error("prior", "of finite means and SDs above 0", got)
-    return mean, sd
-
-
-def _prior_values(part: Any, subject_ids: np.ndarray) -> FloatArray:
-    """A number for each subject, by id from a Series that has ids."""
-    if isinstance(part, pd.Series) and has_ids(part):
-        part = by_id("prior", part, subject_ids, "subject", "number")
-    return np.broadcast_to(np.asarray(part, float), len(subject_ids))
 
 
 def _abilities(task: ScoringTask, method: str) -> Ability:
