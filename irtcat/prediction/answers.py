@@ -9,7 +9,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.estimands import RunNoise
-from irtcat.prediction.result import Estimate, Prediction
+from irtcat.prediction.result import OTHER_ANSWERS, Estimate, Prediction
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
 
@@ -135,9 +135,13 @@ def as_prediction(
     is_observed = ~np.isnan(x)
     lowest, highest = possible_scores(x, in_score, n_items)
     # Rounded, so that the order of summation does not break ties.
-    score, lower, upper = np.round(np.clip(np.stack(estimate[:3]), lowest, highest), 12)
-    lower = np.where(np.isnan(lower), lowest, lower)
-    upper = np.where(np.isnan(upper), highest, upper)
+    values, least, most = np.stack(estimate[:3]).round(12), lowest.round(12), highest.round(12)
+    score, lower, upper = np.clip(values, least, most)
+    # Answers that leave no value of an interval possible contradict it: it is the whole range.
+    is_impossible = (least < most) & ((values[2] < least) | (values[1] > most))
+    lower = np.where(np.isnan(lower) | is_impossible, lowest, lower)
+    upper = np.where(np.isnan(upper) | is_impossible, highest, upper)
+    unlike = np.full(len(x), "", object) if estimate.unlike is None else estimate.unlike
     noise = RunNoise(np.zeros((2, len(score))), np.zeros((2, len(field))), "trials")
     if ranks_of != "run":
         noise = noise_of(score, ranks_of)
@@ -169,7 +173,7 @@ def as_prediction(
         rank_lower=ranks[1],
         rank_upper=ranks[2],
         notes=_notes(is_observed, estimate),
-        unlike=np.full(len(x), "") if estimate.unlike is None else estimate.unlike,
+        unlike=np.where(is_impossible & (unlike == ""), OTHER_ANSWERS, unlike),
         n_missing=(~is_observed).sum(axis=1),
         n_asked=x.shape[1],
         n_items=n_items,

@@ -27,6 +27,9 @@ ODD = 0.1
 SPREAD = 4.0
 """SD of the difference E - R of an out-of-range subject, in those of the calibrated subjects."""
 
+MOST_Z = 100.0
+"""Beyond it the densities of z would be 0, and no evidence either way."""
+
 NEIGHBOURS, FEWEST_NEIGHBOURS = 0.1, 12
 """The mean and SD of E - R vary with R: they are those of this share of the calibrated subjects,
 and of at least so many."""
@@ -176,7 +179,7 @@ class Evidence(NamedTuple):
         below = calibrated.below(new.regression)
         is_upper = below > 0.5
         u = 2 * np.minimum(below, 1 - below)
-        z = calibrated.standardised(new)
+        z = np.clip(calibrated.standardised(new), -MOST_Z, MOST_Z)
         outwards = np.where(is_upper, z, -z)
         sd = np.sqrt(1 + SPREAD**2)
         # Out of range it is a skew-normal times the Beta density, of which 1.78 is the beta

@@ -579,3 +579,13 @@ def test_select_next_refuses_what_it_cannot_use(calibration, alike):
     empty = Responses.from_array(empty, item_ids=calibration.item_ids).subset(subjects=["s1"])
     with pytest.raises(InputError, match="answers to the subset"):
         select_next(None, first, empty, 5, calibration=calibration)
+
+
+@pytest.mark.parametrize("estimator", ["auto", "ridge"])
+def test_answers_unlike_all_calibrated_ones_are_not_explained_away(estimator):
+    """Where all calibrated subjects have all right, wrong answers are no sign of their score."""
+    calibration = Responses.from_array(np.ones((30, 20), int))
+    chosen = calibration.item_ids[:5].tolist()
+    row = predict(calibration, chosen, np.zeros((1, 5)), estimator=estimator).to_frame().iloc[0]
+    assert row.upper - row.lower > 0.1  # .75 to .75 would say that all others are right
+    assert row.flag
