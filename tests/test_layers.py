@@ -6,6 +6,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import typing
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import irtcat
+from irtcat.bank.bank import HasBank
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs" / "tools"))
 from imports import Package
@@ -241,6 +243,22 @@ def test_public_names_have_docstrings():
                 and not inspect.getdoc(getattr(value, key))
             ]
     assert not missing, "\n".join(missing)
+
+
+def test_banks_may_be_fits_or_files_everywhere():
+    """A public function that has an argument ``bank`` takes what `as_bank` does."""
+    others = set()
+    for package in public_packages():
+        module = import_module(package)
+        names = () if package.startswith("irtcat.service") else module.__all__
+        for name in names:
+            value = getattr(module, name, None)
+            if not inspect.isfunction(value) or "bank" not in inspect.signature(value).parameters:
+                continue
+            kinds = typing.get_args(inspect.signature(value).parameters["bank"].annotation)
+            if not any(kind is HasBank for kind in kinds):
+                others.add(f"{package}.{name}")
+    assert not others
 
 
 def test_every_module_and_test_says_what_it_is_about():

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import check_count
+from irtcat._common.checks import argument_error, check_count, is_number
 from irtcat._common.types import FloatArray
 from irtcat.agreement.inputs import number_pairs
 
@@ -67,7 +67,8 @@ def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf
         From 0 to 1, 1/2 for guessing; NaN if there is no such pair.
 
     Raises:
-        InputError: for lists of different length, fewer than 2 pairs, or a non-finite value.
+        InputError: for lists of different length, fewer than 2 pairs, a non-finite value, or
+            distances that are no numbers.
 
     Example:
         >>> pairwise_accuracy([1, 1, 3], [1, 2, 3])
@@ -75,6 +76,9 @@ def pairwise_accuracy(x: Any, y: Any, low: float = 0.0, high: float = float("inf
         >>> pairwise_accuracy([1, 1, 3], [1, 2, 3], low=2)
         1.0
     """
+    for name, value in (("low", low), ("high", high)):
+        if not (is_number(value) or value == float("inf")):
+            raise argument_error(name, "a number", value)
     first, second = number_pairs(x, y)
     total = right = 0.0
     for row in range(len(first) - 1):  # a row at a time, so that memory stays O(n)

@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
@@ -841,6 +841,7 @@ class ItemBank:
             >>> bank.simulate([0.0]).to_numpy().tolist()
             [[1.0, 0.0]]
         """
+        check_count("seed", seed, 0)
         points = ability_points(theta, self.model.dims)
         with precision("float64"):
             x = np.asarray(simulate(self.model, points, jax.random.key(seed)))
@@ -1067,18 +1068,7 @@ def is_bifactor(bank: ItemBank) -> bool:
     return bank.structure == "bifactor" or (uncorrelated and has_bifactor_slopes(bank.model))
 
 
-def ranking(bank: ItemBank) -> Ranking:
-    """Difficulties to rank the items of a bank by (see `irtcat.bank._difficulty.rank_items`).
-
-    Example:
-        >>> bank = ItemBank.from_parameters(a=[1.0, 1e-9], b=[0.5, -1e9], item_ids=["x", "y"])
-        >>> seen = pd.DataFrame({"proportion_correct": [0.4, 0.1]}, index=["x", "y"])
-        >>> ranking(replace(bank, statistics=seen)).b.round(2).tolist()
-        [0.5, 2.56]
-    """
-    return rank_items(bank._estimates(), bank.statistics)
-
-
+@runtime_checkable
 class HasBank(Protocol):
     """What holds a bank, such as a `Fit`."""
 
@@ -1110,13 +1100,27 @@ def as_bank(
         2
     """
     if isinstance(bank, (str, os.PathLike)):
-        return ItemBank.load(bank)
-    held = bank if isinstance(bank, ItemBank) else getattr(bank, "bank", None)
+        held: Any = ItemBank.load(bank)
+    else:
+        held = bank if isinstance(bank, ItemBank) else getattr(bank, "bank", None)
     if not isinstance(held, ItemBank):
         must = "an ItemBank, a Fit or the path of a bank"
         raise argument_error(name, must, type(bank).__name__)
     check_needs(held.model, needs, purpose, name)
     return held
+
+
+def ranking(bank: BankLike) -> Ranking:
+    """Difficulties to rank the items of a bank by (see `irtcat.bank._difficulty.rank_items`).
+
+    Example:
+        >>> bank = ItemBank.from_parameters(a=[1.0, 1e-9], b=[0.5, -1e9], item_ids=["x", "y"])
+        >>> seen = pd.DataFrame({"proportion_correct": [0.4, 0.1]}, index=["x", "y"])
+        >>> ranking(replace(bank, statistics=seen)).b.round(2).tolist()
+        [0.5, 2.56]
+    """
+    bank = as_bank(bank)
+    return rank_items(bank._estimates(), bank.statistics)
 
 
 def model_of(

@@ -20,8 +20,7 @@ from irtcat._common.checks import argument_error, finite_vector
 from irtcat._common.compilation import jit, namespace, scan_of
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank.bank import ItemBank
-from irtcat.bank.needs import check_needs
+from irtcat.bank.bank import BankLike, as_bank
 from irtcat.models import ItemModel, ability_points, evaluated
 
 ABILITIES_AT_ONCE = 64
@@ -93,7 +92,7 @@ def _weighted_sum(model: ItemModel, theta: Any, weights: Any, size: int) -> Any:
     return scan_of(xp)(add, xp.zeros(n_items, theta.dtype), blocks)[0]
 
 
-def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
+def fisher_information(bank: BankLike, theta: Any) -> FloatArray:
     """Fisher information of every item at every ability.
 
     ``I_i(theta) = sum_k P_k(theta) (d log P_k / d theta)^2``, which for the 2PL is
@@ -120,6 +119,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
         Lord (1980), Applications of Item Response Theory, section 5.4; tutorial slides "Rank
         Reliability in Evaluation Metrics" of Lalor et al. (2024).
     """
+    bank = as_bank(bank)
     points = ability_points(theta, bank.model.dims).reshape(-1, bank.model.dims)
     with precision("float64"):
         matrices = evaluated(_matrices, bank.model, points)
@@ -128,7 +128,7 @@ def fisher_information(bank: ItemBank, theta: Any) -> FloatArray:
 
 
 def test_information(
-    bank: ItemBank,
+    bank: BankLike,
     theta: Any,
     direction: Any = None,  # noqa: PT028
 ) -> FloatArray:
@@ -153,6 +153,7 @@ def test_information(
         >>> test_information(bank, 0.0).tolist()
         [0.5]
     """
+    bank = as_bank(bank)
     total = fisher_information(bank, theta).sum(axis=0)
     if direction is None:
         return total
@@ -166,7 +167,7 @@ def test_information(
 test_information.__test__ = False  # type: ignore[attr-defined]  # not a test in spite of its name
 
 
-def expected_se(bank: ItemBank, theta: Any) -> FloatArray:
+def expected_se(bank: BankLike, theta: Any) -> FloatArray:
     """Standard error of ability after answering the whole bank: 1 / sqrt(information).
 
     Args:
@@ -183,12 +184,12 @@ def expected_se(bank: ItemBank, theta: Any) -> FloatArray:
         >>> expected_se(ItemBank.from_parameters(a=[2.0, 2.0], b=[0.0, 0.0]), 0.0).round(4).tolist()
         [0.7071]
     """
-    check_needs(bank.model, ["one ability"], "expected_se")
+    bank = as_bank(bank, "bank", ["one ability"], "expected_se")
     with np.errstate(divide="ignore"):
         return 1 / np.sqrt(test_information(bank, theta))
 
 
-def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> FloatArray:
+def summed_information(bank: BankLike, theta: Any, weights: Any = None) -> FloatArray:
     """Each item's information summed over subjects: ``Info(i) = sum_j w_j I_i(theta_j)``.
 
     Args:
@@ -210,7 +211,7 @@ def summed_information(bank: ItemBank, theta: Any, weights: Any = None) -> Float
     References:
         Rodriguez et al. (2021), section 4; tutorial slides of Lalor et al. (2024).
     """
-    check_needs(bank.model, ["one ability"], "summed information")
+    bank = as_bank(bank, "bank", ["one ability"], "summed information")
     vector = finite_vector("theta", theta)
     weight = np.ones(len(vector)) if weights is None else np.asarray(weights, float)
     n_padding = -len(vector) % ABILITIES_AT_ONCE

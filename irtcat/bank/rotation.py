@@ -14,7 +14,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count, is_number
 from irtcat._common.types import FloatArray
-from irtcat.bank.bank import ItemBank
+from irtcat.bank.bank import BankLike, ItemBank, as_bank
 from irtcat.bank.needs import check_needs
 from irtcat.bank.population import Population
 from irtcat.models import category_parameters
@@ -256,7 +256,7 @@ def _correlations(bank: ItemBank) -> FloatArray:
 
 
 def rotate(
-    bank: ItemBank,
+    bank: BankLike,
     method: str = "oblimin",
     *,
     oblique: bool | None = None,
@@ -313,6 +313,7 @@ def rotate(
     check_count("seed", seed, 0)
     if not is_number(gamma) or gamma > 1:
         raise argument_error("gamma", "a number of at most 1", gamma)
+    bank = as_bank(bank)
     out = rotation_of(
         bank,
         method,
@@ -382,7 +383,7 @@ def _rotated_populations(
     return populations
 
 
-def factor_loadings(bank: ItemBank) -> pd.DataFrame:
+def factor_loadings(bank: BankLike) -> pd.DataFrame:
     """Slopes as standardised factor loadings, with each item's communality.
 
     ``F = a / sqrt(1.702^2 + a' R a)`` with R the correlations of the factors: the loadings of the
@@ -407,6 +408,7 @@ def factor_loadings(bank: ItemBank) -> pd.DataFrame:
     References:
         McDonald (1999), Test Theory; Chalmers (2012), JSS 48(6), section 2.
     """
+    bank = as_bank(bank)
     slopes = _multidimensional_slopes(bank, "factor loadings")
     explained = np.einsum("ji,ik,jk->j", slopes, _correlations(bank), slopes)
     loadings = slopes / np.sqrt(LOGISTIC_SCALE**2 + explained)[:, None]

@@ -11,7 +11,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import VERSION_GROUP, ItemBank, as_bank
+from irtcat.bank import VERSION_GROUP, BankLike, ItemBank, as_bank
 from irtcat.io.convert import as_responses_like
 from irtcat.models import as_points, evaluated, item_categories, probabilities
 from irtcat.responses import Responses
@@ -84,7 +84,7 @@ class Coded(NamedTuple):
 
 
 def coded(
-    bank: ItemBank,
+    bank: BankLike,
     responses: Any,
     least_items: int = 1,
     groups: Any = None,

@@ -10,7 +10,7 @@ from scipy.special import xlogy
 from irtcat._common.checks import check_choice
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike
 from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, curves, population_nodes
 from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.pair_reference import pair_reference
@@ -90,7 +90,7 @@ class _PairTables(NamedTuple):
 
 
 def ld_statistics(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     estimated: str = "auto",
     *,
@@ -261,7 +261,7 @@ def _correlations(counts: FloatArray, n: FloatArray) -> tuple[FloatArray, np.nda
 
 
 def q3(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     method: str = "eap",
     abilities: Any = None,

@@ -8,7 +8,7 @@ from scipy.special import betaincinv, expit, ndtri
 
 from irtcat._common.checks import check_choice, check_count, check_interval, check_positive
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, as_bank
 from irtcat.diagnose.chi_square import Coded, coded, curves
 from irtcat.diagnose.groups import ability_groups
 from irtcat.diagnose.residuals import abilities_of
@@ -24,7 +24,7 @@ MIN_WEIGHT = 2.0
 
 
 def empirical_curves(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     items: Any = None,
     smoother: str = "binned",

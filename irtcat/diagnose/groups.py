@@ -8,7 +8,7 @@ from scipy.special import xlogy
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_positive
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, as_bank
 from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, curves, item_index, rmsea
 from irtcat.diagnose.estimated_parameters import free_of
 from irtcat.diagnose.residuals import abilities_of
@@ -120,7 +120,7 @@ NEEDS = ("one ability",)
 
 
 def grouped_fit(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     n_groups: int = 10,
     center: str = "mean",
@@ -202,7 +202,7 @@ def grouped_fit(
 
 
 def grouped_fit_table(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     n_groups: int = 10,
     center: str = "mean",
@@ -252,7 +252,7 @@ def grouped_fit_table(
 
 
 def _grouped(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     n_groups: int,
     center: str,

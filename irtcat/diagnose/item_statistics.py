@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike
 from irtcat.bank.needs import meets
 from irtcat.diagnose.chi_square import coded, item_index
 from irtcat.diagnose.estimated_parameters import free_of
@@ -27,7 +27,7 @@ from irtcat.scoring import METHODS, score, warn_of_mixture
 
 
 def infit_outfit(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     method: str = "eap",
     abilities: Any = None,
@@ -108,7 +108,7 @@ def infit_outfit(
 
 
 def item_fit(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     method: str = "eap",
     abilities: Any = None,

@@ -10,7 +10,7 @@ from scipy.special import chndtr
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_interval
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike
 from irtcat.diagnose.answer_moments import (
     Conditional,
     fitted_directions,
@@ -108,7 +108,7 @@ class ModelFit:
 
 
 def model_fit(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     kind: str = "auto",
     level: float = 0.9,

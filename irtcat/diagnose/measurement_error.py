@@ -17,7 +17,7 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, as_bank
 from irtcat.diagnose.reliability import BAYESIAN, coefficient_alpha
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.scoring import Ability, log_score_probabilities
@@ -154,9 +154,7 @@ def _score_error(before: pd.Series, reliability: float | None, sd: float | None)
     return float(spread * np.sqrt(2 * (1 - reliability)))
 
 
-def sum_score_errors(
-    bank: ItemBank | Any, theta: Any = None, *, scaled: Any = None
-) -> pd.DataFrame:
+def sum_score_errors(bank: BankLike, theta: Any = None, *, scaled: Any = None) -> pd.DataFrame:
     """Standard errors of sum scores and of scaled scores at each ability.
 
     At an ability the sum score X has the mean ``sum_j E[X_j | theta]`` and the SD
@@ -199,7 +197,7 @@ def sum_score_errors(
     return pd.DataFrame(table, index=pd.Index(points, name="theta"))
 
 
-def sum_score_reliability(bank: ItemBank | Any, *, scaled: Any = None) -> float:
+def sum_score_reliability(bank: BankLike, *, scaled: Any = None) -> float:
     """Reliability of the sum score, or of a scaled score, in the bank's population.
 
     The share of the variance of ``scaled[X]`` that is not error (see `sum_score_errors`):

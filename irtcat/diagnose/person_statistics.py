@@ -15,7 +15,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement import benjamini_hochberg
-from irtcat.bank import ItemBank, numbered
+from irtcat.bank import BankLike, numbered
 from irtcat.diagnose.chi_square import Coded, coded
 from irtcat.diagnose.residuals import MIN_VARIANCE as RESIDUAL_VARIANCE
 from irtcat.diagnose.residuals import (
@@ -43,7 +43,7 @@ MIN_VARIANCE = 1e-10
 
 
 def person_fit(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     method: str = "map",
     abilities: Any = None,

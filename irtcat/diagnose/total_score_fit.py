@@ -9,7 +9,7 @@ import pandas as pd
 from irtcat._common.checks import check_positive
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike
 from irtcat.diagnose.answer_moments import probability_derivatives
 from irtcat.diagnose.chi_square import (
     Coded,
@@ -305,7 +305,7 @@ The answers of few subjects are informative of them. In 40 simulated data sets (
 
 
 def s_x2(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     min_expected: float = 1.0,
     estimated: str = "auto",
@@ -427,7 +427,7 @@ def _item_tests(data: Coded, tables: list[ItemByScore | None], df: FloatArray) -
 
 
 def s_x2_table(
-    bank: ItemBank,
+    bank: BankLike,
     responses: ResponsesLike,
     min_expected: float | None = 1.0,
     *,

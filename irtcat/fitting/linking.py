@@ -15,7 +15,7 @@ from irtcat._common.checks import InputError, argument_error, check_choice, shor
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.bank._difficulty import usual_errors, weights_of
 from irtcat.models import ItemModel, expected_responses, probabilities
 from irtcat.responses._conditions import check_conditions
@@ -424,7 +424,7 @@ def _blocks_note(which: str, bank: ItemBank, common: np.ndarray) -> str:
 
 
 def link(
-    bank: ItemBank,
+    bank: BankLike,
     reference: ItemBank,
     method: str = "stocking-lord",
     drop_outliers: bool = False,

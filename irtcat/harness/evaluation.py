@@ -2,20 +2,20 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from irtcat._common.checks import InputError, argument_error, check_interval
+import numpy as np
+
+from irtcat._common.checks import argument_error, check_interval
 from irtcat._files.json import json_hash
-from irtcat.bank import ItemBank
-from irtcat.cat import Config, Counts, ExposureParameters, Session, Store, plan_evaluation
+from irtcat.bank import BankLike, as_bank
+from irtcat.cat import Config, Counts, ExposureParameters, Session, plan_evaluation
 from irtcat.cat.engine.columns import what_identifies
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
-from irtcat.harness.folder import SESSION, earlier_plan, run_folder, store_file
+from irtcat.harness.folder import SESSION, earlier_plan, reporting_saved, run_folder, store_of
 from irtcat.harness.items import Item, read_items
 from irtcat.harness.result import Evaluation, evaluation_of, read_costs, write_evaluation
 from irtcat.prediction import ShortForm
@@ -47,7 +47,7 @@ def default_length(n_items: int) -> int:
 
 
 def evaluate(
-    bank: ItemBank | ShortForm,
+    bank: BankLike | ShortForm,
     model: Harness | Callable[[list[Item]], Any],
     config: Config | None = None,
     *,
@@ -131,13 +131,15 @@ def evaluate(
     harness: Any = model if hasattr(model, "drive") else Calls(model)
     form = bank if isinstance(bank, ShortForm) else None
     if isinstance(bank, ShortForm):
-        bank, config = _of_form(bank, config, calibration, expect, level)
+        config = _rules_of(bank, config, calibration, expect, level)
+        bank = bank.to_bank()
+    bank = as_bank(bank)
     if config is None:
         length = default_length(bank.n_items)
         if calibration is None:
             config = Config.for_evaluation(length, expect)
         else:
-            _check_calibration(bank, calibration)
+            _check_calibration(bank.item_ids, calibration)
             bank, config = plan_evaluation(
                 bank,
                 calibration,
@@ -148,10 +150,11 @@ def evaluate(
                 earlier=earlier_plan(out),
             )
     rules = config if expect is None else replace(config, expect=expect)
-    items_by_id = {item.id: item for item in read_items(bank.item_ids, _table(bank, items), task)}
+    asked = read_items(bank.item_ids, bank if items is None else items, task)
+    items_by_id = {item.id: item for item in asked}
     prices = read_costs(bank, costs)
     if calibration is not None:
-        _check_calibration(bank, calibration)
+        _check_calibration(bank.item_ids, calibration)
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     harness.check(items_by_id)
     whose = {"estimand": estimand, "reruns": reruns}
@@ -179,10 +182,10 @@ def evaluate(
     if "counts" in head:
         frozen["exposure"] = json_hash({"counts": head["counts"]})
     with run_folder(out, frozen | {"prior": prior} | harness.about()) as folder:
-        with Store(store_file(folder)) as store:
+        with store_of(folder) as store:
             session = begin(bank, rules, store, **settings)
             _compile(session)
-            with _reporting_saved(session, folder.path):
+            with reporting_saved(session, folder.path):
                 notes = harness.drive(session, items_by_id, folder, progress)
             source = calibration if form is None else form
             evaluation = evaluation_of(
@@ -203,42 +206,24 @@ def _compile(session: Session) -> None:
         copy.answer(item, None)
 
 
-@contextmanager
-def _reporting_saved(session: Session, folder: Path) -> Iterator[None]:
-    """Add to the message of a failure how many answers are saved."""
-    try:
-        yield
-    except InputError as error:
-        n = sum(event["kind"] == "answer" for event in session.events)
-        if type(error) is not InputError or not n:
-            raise
-        count = "1 answer is" if n == 1 else f"{n} answers are"
-        saved = f"{count} kept in {folder}: repeat the same call to continue from there."
-        raise InputError(f"{error} {saved}") from error
-
-
-def _of_form(
+def _rules_of(
     form: ShortForm, config: Config | None, calibration: Any, expect: str | None, level: float
-) -> tuple[ItemBank, Config]:
-    """The bank of a short form, and the rules that ask for all of its items at once."""
+) -> Config:
+    """The rules that ask for all items of a short form at once."""
     for name, value in (("config", config), ("calibration", calibration)):
         if value is not None:
             raise argument_error(name, "None with a short form", type(value).__name__)
     form.check_level(level)
     k = len(form)
     expect = form.expect if expect is None else expect
-    return form.to_bank(), Config(criterion="sequential", max_items=k, batch=k, expect=expect)
+    return Config(criterion="sequential", max_items=k, batch=k, expect=expect)
 
 
-def _table(bank: ItemBank, items: Any) -> Any:
-    return bank if items is None else items
-
-
-def _check_calibration(bank: ItemBank, calibration: Responses) -> None:
+def _check_calibration(item_ids: np.ndarray, calibration: Responses) -> None:
     """Raise for invalid responses before any answer is paid for."""
     if not isinstance(calibration, Responses):
         raise argument_error("calibration", "Responses", type(calibration).__name__)
-    missing = sorted(set(bank.item_ids.tolist()) - set(map(str, calibration.item_ids)))
+    missing = sorted(set(item_ids.tolist()) - set(map(str, calibration.item_ids)))
     if missing:
         raise argument_error(
             "calibration", "responses to all items of the bank", f"none to {missing[0]}"

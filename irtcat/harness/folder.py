@@ -10,7 +10,7 @@ from irtcat._common.checks import InputError, brief
 from irtcat._files.folders import LOCK, MANIFEST, OutputFolder
 from irtcat._files.json import json_value
 from irtcat._files.writing import lock
-from irtcat.cat import Store
+from irtcat.cat import Session, Store
 from irtcat.cat.engine.evaluation_plan import EvaluationPlan
 
 SESSION = "evaluation"
@@ -37,9 +37,24 @@ def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Itera
         yield folder
 
 
-def store_file(folder: OutputFolder) -> Path:
-    """The file of the run's sessions, to which SQLite adds others."""
-    return folder.file(STORE, *(f"{STORE}-{end}" for end in ("wal", "shm", "journal")))
+@contextmanager
+def reporting_saved(session: Session, folder: Path) -> Iterator[None]:
+    """Add to the message of a failure how many answers are saved."""
+    try:
+        yield
+    except InputError as error:
+        n = sum(event["kind"] == "answer" for event in session.events)
+        if type(error) is not InputError or not n:
+            raise
+        count = "1 answer is" if n == 1 else f"{n} answers are"
+        saved = f"{count} kept in {folder}: repeat the same call to continue from there."
+        raise InputError(f"{error} {saved}") from error
+
+
+def store_of(folder: OutputFolder, create: bool = True) -> Store:
+    """The run's sessions, in a file to which SQLite adds others."""
+    ends = ("wal", "shm", "journal")
+    return Store(folder.file(STORE, *(f"{STORE}-{end}" for end in ends)), create=create)
 
 
 def earlier_plan(path: str | os.PathLike[str] | None) -> EvaluationPlan | None:
@@ -51,7 +66,7 @@ def earlier_plan(path: str | os.PathLike[str] | None) -> EvaluationPlan | None:
     folder = None if path is None else _opened(path)
     if folder is None or not _has_store(folder):
         return None
-    with Store(store_file(folder), create=False) as store:
+    with store_of(folder, create=False) as store:
         return EvaluationPlan(*store.begun_with(SESSION)) if SESSION in store else None
 
 
@@ -103,7 +118,7 @@ def _has_answers(folder: OutputFolder) -> bool:
     """Whether the run in the folder has an answer."""
     if not _has_store(folder):
         return False
-    with Store(store_file(folder), create=False) as store:
+    with store_of(folder, create=False) as store:
         return bool(store.sessions()["answers"].sum())
 
 

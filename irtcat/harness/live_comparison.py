@@ -12,10 +12,10 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._files.csv import write_csv
 from irtcat._files.json import json_value, write_json
 from irtcat.bank import ItemBank
-from irtcat.cat import Config, Session, Store
+from irtcat.cat import Config, Session
 from irtcat.cat.live.driving import begin
 from irtcat.harness.answers import Calls, Harness, Progress
-from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_file
+from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_of
 from irtcat.harness.items import Item, read_items
 from irtcat.leaderboard import SequentialComparison, compare_sequential, random_order
 from irtcat.responses import Responses
@@ -138,7 +138,7 @@ def compare_live(
     frozen = {"model": name, "bank": bank.hash(), "config": config.to_json(), "seed": seed}
     frozen |= {"comparison": json_value(options)} | harness.about()
     with run_folder(out, frozen) as folder:
-        with Store(store_file(folder)) as store:
+        with store_of(folder) as store:
             session = _UntilSettled(begin(bank, config, store, **settings), compare)
             found = _with_notes(session, harness.drive(session, items_by_id, folder, progress))
             answers = session.to_frame()

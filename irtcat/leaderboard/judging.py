@@ -1,6 +1,6 @@
 """Abilities from what judges say: votes between two answers, and grades of one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -248,7 +248,7 @@ def judged_abilities(
         al. (2024), Length-controlled AlpacaEval, arXiv:2404.04475.
     """
     check_interval("level", level)
-    if isinstance(effects, str):
+    if isinstance(effects, str) or not isinstance(effects, Iterable):
         raise argument_error("effects", f"a list of {', '.join(EFFECTS)}", effects)
     for name in effects:
         check_choice("effects", name, EFFECTS)

@@ -14,7 +14,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.per_item import per_item
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, check_needs, fisher_information, ranking
+from irtcat.bank import BankLike, ItemBank, as_bank, check_needs, fisher_information, ranking
 from irtcat.models import ItemModel, expected_responses
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -25,7 +25,7 @@ QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
 def headroom(
-    bank: ItemBank | Mapping[str, ItemBank],
+    bank: BankLike | Mapping[str, BankLike],
     groups: str | Sequence[Any] | None = None,
     *,
     theta: float | None = None,
@@ -129,14 +129,13 @@ def _describe(bank: ItemBank, theta: float, flag: str) -> dict[str, Any]:
     return row
 
 
-def _banks_of_sets(bank: ItemBank | Mapping[str, ItemBank], groups: Any) -> dict[str, ItemBank]:
+def _banks_of_sets(bank: BankLike | Mapping[str, BankLike], groups: Any) -> dict[str, ItemBank]:
     """A bank of the items of each test set, by name; items without a group form the set (none)."""
     if isinstance(bank, Mapping):
         if not bank or groups is not None:
             raise argument_error("groups", "None if several banks are given by name", groups)
-        return {str(name): named_bank for name, named_bank in bank.items()}
-    if not isinstance(bank, ItemBank):
-        raise argument_error("bank", "an ItemBank, or several by name", type(bank).__name__)
+        return {str(name): as_bank(named) for name, named in bank.items()}
+    bank = as_bank(bank)
     if groups is None:
         return {"all": bank}
     labels = pd.Series(per_item("groups", groups, bank.item_ids, [bank.items], "name"))
@@ -145,7 +144,7 @@ def _banks_of_sets(bank: ItemBank | Mapping[str, ItemBank], groups: Any) -> dict
 
 
 def _best_ability(
-    bank: ItemBank | Mapping[str, ItemBank], theta: Any, abilities: Any, mismatch: str
+    bank: BankLike | Mapping[str, BankLike], theta: Any, abilities: Any, mismatch: str
 ) -> tuple[float, str]:
     """Ability of the best subject, and a flag that names the subject ("" if ``theta`` is given)."""
     if (theta is None) == (abilities is None):
@@ -156,8 +155,9 @@ def _best_ability(
             raise argument_error("theta", "one number", theta)
         return float(values[0]), ""
     if isinstance(abilities, Responses):
-        if not isinstance(bank, ItemBank):
+        if isinstance(bank, Mapping):
             raise argument_error("abilities", "scored already if there are several banks", "")
+        bank = as_bank(bank)
         check_conditions(bank.items, abilities.items, mismatch, name="abilities", source="bank")
         abilities = score(bank, abilities, mismatch="accept")
     values = np.asarray(abilities.theta, float)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count, is_number
-from irtcat.bank import ItemBank, check_needs, expected_se, test_information
+from irtcat.bank import BankLike, ItemBank, as_bank, check_needs, expected_se, test_information
 from irtcat.plot.style import (
     COLOURS,
     GREY,
@@ -56,7 +56,7 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
     return vector
 
 
-def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure":
+def item_curves(bank: BankLike, items: Any = None, theta: Any = None) -> "Figure":
     """Item characteristic curves: probability of a right answer against ability.
 
     For items with categories, the probability of the highest; for counts and continuous scores,
@@ -84,6 +84,7 @@ def item_curves(bank: ItemBank, items: Any = None, theta: Any = None) -> "Figure
         ['i1', 'i2']
     """
     figure = new_figure(7.4, 4.4)
+    bank = as_bank(bank)
     chosen = bank if items is None else bank.subset(items)
     if len(chosen) == 0:
         raise argument_error("items", "at least one item", items)
@@ -181,7 +182,7 @@ def _within(difficulty: float, place: float) -> str:
     return f"{beyond}{number_text(place, '.2g')}"
 
 
-def item_parameters(bank: ItemBank, feasibility: float = 0.5, named: int = 6) -> "Figure":
+def item_parameters(bank: BankLike, feasibility: float = 0.5, named: int = 6) -> "Figure":
     """Discrimination against difficulty: which items are discounted, and which count most.
 
     Items that tell little of ability have markers of their own: those with a discrimination below
@@ -214,7 +215,7 @@ def item_parameters(bank: ItemBank, feasibility: float = 0.5, named: int = 6) ->
     check_count("named", named, 0)
     if not is_number(feasibility) or not 0 <= feasibility <= 1:
         raise argument_error("feasibility", "a number from 0 to 1", feasibility)
-    check_needs(bank.model, ["one ability"], "plots")
+    bank = as_bank(bank, "bank", ["one ability"], "plots")
     frame = bank.to_frame()
     if not {"a", "b"} <= set(frame.columns):
         raise argument_error("bank", "of items with a discrimination and a difficulty", bank)
@@ -260,7 +261,7 @@ def item_parameters(bank: ItemBank, feasibility: float = 0.5, named: int = 6) ->
     return figure
 
 
-def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
+def information_curve(bank: BankLike, theta: Any = None) -> "Figure":
     """Test information and the standard error it implies, against ability.
 
     Args:
@@ -282,6 +283,7 @@ def information_curve(bank: ItemBank, theta: Any = None) -> "Figure":
     figure = new_figure(6.8, 5.4)
     from matplotlib.ticker import LogLocator
 
+    bank = as_bank(bank)
     at = _abilities(bank, theta)
     upper, lower = figure.subplots(2, 1, sharex=True)
     upper.plot(at, test_information(bank, at), color=COLOURS[0])

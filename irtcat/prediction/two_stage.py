@@ -5,19 +5,19 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import argument_error, check_count
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, as_bank
+from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.prediction import predict
-from irtcat.responses import Responses
 from irtcat.selection import Subset, extended
 
 
 def select_next(
-    bank: ItemBank | None,
+    bank: BankLike | None,
     subset: Subset,
-    responses: Responses,
+    responses: ResponsesLike,
     n_items: int,
     *,
-    calibration: Responses,
+    calibration: ResponsesLike,
     seed: int = 0,
     allowed: Any = None,
     mismatch: str = "refuse",
@@ -62,8 +62,9 @@ def select_next(
             "subset", "a Subset, as returned by irtcat.select", type(subset).__name__
         )
     check_count("n_items", n_items)
+    calibration = as_responses_like(calibration, "calibration")
     if bank is not None:
-        calibration = calibration.subset(items=bank.item_ids)
+        calibration = calibration.subset(items=as_bank(bank).item_ids)
     prediction = predict(
         calibration, subset, responses, pooled=False, estimand="run", mismatch=mismatch
     )

@@ -11,7 +11,7 @@ from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.agreement.corrections import adjust
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import expected_responses
 from irtcat.response_times.lognormal import TimeModel
@@ -62,7 +62,7 @@ def aberrant_times(
     times: Any,
     responses: ResponsesLike | None = None,
     *,
-    bank: ItemBank | Any = None,
+    bank: BankLike | None = None,
     alpha: float = 0.05,
     mismatch: str = "refuse",
 ) -> AberrantTimes:

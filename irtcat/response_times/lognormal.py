@@ -20,7 +20,7 @@ from irtcat._common.checks import argument_error, brief, check_interval
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, Population, as_bank
+from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.latent import cells_of
 from irtcat.response_times.tables import Times, check_limit, match_items, read_times
@@ -151,7 +151,7 @@ def fit_times(
     times: Any,
     responses: ResponsesLike | None = None,
     *,
-    bank: ItemBank | Any = None,
+    bank: BankLike | None = None,
     limit: float | None = None,
     mismatch: str = "refuse",
 ) -> TimeModel:
@@ -226,7 +226,7 @@ def fit_times(
 
 
 def score_with_times(
-    bank: ItemBank | Any,
+    bank: BankLike,
     responses: ResponsesLike,
     model: TimeModel,
     times: Any,

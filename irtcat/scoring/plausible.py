@@ -7,7 +7,7 @@ import pandas as pd
 
 from irtcat._common.checks import check_count
 from irtcat._common.precision import choose_precision
-from irtcat.bank import ItemBank, check_needs
+from irtcat.bank import BankLike, as_bank
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring.estimators import ScoringTask, bank_posterior
@@ -17,7 +17,7 @@ from irtcat.scoring.scorer import match
 
 
 def plausible_values(
-    bank: ItemBank,
+    bank: BankLike,
     responses: Responses,
     n: int = 5,
     seed: int = 0,
@@ -55,7 +55,7 @@ def plausible_values(
     """
     check_count("n", n)
     check_count("seed", seed, 0)
-    check_needs(bank.model, ["one ability"], "plausible values")
+    bank = as_bank(bank, "bank", ["one ability"], "plausible values")
     check_conditions(bank.items, responses.items, mismatch, source="bank")
     if groups is None:
         refuse_versions(bank, responses)

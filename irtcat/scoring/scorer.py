@@ -12,7 +12,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, brief, check_choice, check_interval
 from irtcat._common.precision import choose_precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
-from irtcat.bank import ItemBank, as_bank, check_needs
+from irtcat.bank import BankLike, ItemBank, as_bank, check_needs
 from irtcat.bank.needs import row_for
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, chunks
@@ -124,7 +124,7 @@ def _flag_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.nd
 
 @with_progress("Scoring")
 def score(
-    bank: ItemBank | Any,
+    bank: BankLike,
     responses: ResponsesLike,
     method: str = "eap",
     *,

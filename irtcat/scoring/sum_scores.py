@@ -12,7 +12,7 @@ from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, check_needs
+from irtcat.bank import BankLike, ItemBank, as_bank, check_needs
 from irtcat.models import item_categories, log_probabilities
 from irtcat.scoring.posteriors import (
     CUT_OFF,
@@ -155,7 +155,7 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
     return table
 
 
-def sum_score_table(bank: ItemBank, level: float = 0.95) -> pd.DataFrame:
+def sum_score_table(bank: BankLike, level: float = 0.95) -> pd.DataFrame:
     """Conversion from the number of points to ability, for complete responses.
 
     The posterior mean of theta given only the sum score s,
@@ -182,6 +182,7 @@ def sum_score_table(bank: ItemBank, level: float = 0.95) -> pd.DataFrame:
         Lord & Wingersky (1984), Applied Psychological Measurement 8, 453-461. Thissen et al.
         (1995), Applied Psychological Measurement 19, 39-49 (EAP for summed scores).
     """
+    bank = as_bank(bank)
     check_has_sum_scores(bank)
     check_interval("level", level)
     scores = sum_scores(bank, level=level)

@@ -15,7 +15,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, Population
+from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.bank.needs import row_for
 from irtcat.bank.population import NORMAL_MIXTURE
 from irtcat.models import ItemModel
@@ -173,14 +173,14 @@ def mixture_moments(components: Any) -> tuple[Any, Any]:
     return mean, ((shares * (sds**2 + (means - mean[..., None]) ** 2)).sum(-1) / total) ** 0.5
 
 
-def drawn_abilities(bank: ItemBank, n: int, seed: int) -> FloatArray:
+def drawn_abilities(bank: BankLike, n: int, seed: int) -> FloatArray:
     """Abilities drawn from the bank's population, a vector or subjects x abilities.
 
     Example:
         >>> drawn_abilities(ItemBank.from_slopes([[1.0, 0.0], [0.0, 1.0]]), 5, seed=1).shape
         (5, 2)
     """
-    return bank.population.draw(n, seed)
+    return as_bank(bank).population.draw(n, seed)
 
 
 def frozen_prior(bank: ItemBank, prior: Any) -> list[Any] | dict[str, list[float]]:

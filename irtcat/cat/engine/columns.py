@@ -11,7 +11,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error
 from irtcat._common.numbers import truth_in
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.cat.belief.pool import FixedSubset
 from irtcat.cat.belief.state import NONE
 from irtcat.cat.engine.config import Config
@@ -49,7 +49,7 @@ def item_testlets(bank: ItemBank, config: Config) -> IntArray:
     return np.where(pretest_of(bank, config), NONE, codes)
 
 
-def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
+def pretest_of(bank: BankLike, config: Config) -> BoolArray:
     """Whether each item is a pretest item.
 
     Args:
@@ -69,6 +69,7 @@ def pretest_of(bank: ItemBank, config: Config) -> BoolArray:
         >>> pretest_of(bank, Config(pretest="new", pretest_at=[1], max_items=1)).tolist()
         [False, True]
     """
+    bank = as_bank(bank)
     column = column_of(bank, config.pretest, False)
     marks = [False if value == "" or pd.isna(value) else truth_in(value) for value in column]
     if None in marks:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank
 from irtcat.cat.belief.pool import FormSolver, Plan
 from irtcat.cat.engine.columns import column_of, enemies_of, first_of, item_testlets, pretest_of
 from irtcat.cat.engine.config import SHARES_WITHIN, Config
@@ -83,7 +83,7 @@ class ContentPlan:
         return f"Content plan for {self.length} scored items: {counts}{note}."
 
 
-def content_plan(bank: ItemBank, config: Config) -> ContentPlan | None:
+def content_plan(bank: BankLike, config: Config) -> ContentPlan | None:
     """The plan of a configuration's content rules for a bank.
 
     A small integer program: `Config.full_length` scored items, groups within their bounds, at most

@@ -9,7 +9,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.precision import precision as in_width
-from irtcat.bank import ItemBank, ranking
+from irtcat.bank import BankLike, ranking
 from irtcat.cat.belief.pool import Counts, FormSolver, Pool
 from irtcat.cat.engine import columns
 from irtcat.cat.engine.config import Config
@@ -23,7 +23,7 @@ from irtcat.models import in_precision, item_categories
 
 
 def prepare(
-    bank: ItemBank,
+    bank: BankLike,
     config: Config,
     precision: str = "float64",
     solver: Callable[..., Any] = best_form,

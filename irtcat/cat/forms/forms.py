@@ -18,7 +18,7 @@ from irtcat._common.checks import (
     shorten,
 )
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank, as_bank, fisher_information
+from irtcat.bank import BankLike, ItemBank, as_bank, fisher_information
 from irtcat.cat.rules.assembly import Rules, conflict
 
 REACH = 1.5
@@ -53,7 +53,7 @@ class Forms:
 
 
 def assemble(
-    bank: ItemBank,
+    bank: BankLike,
     n_items: int,
     forms: int = 1,
     *,

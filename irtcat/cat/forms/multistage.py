@@ -19,7 +19,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.positions import selected_positions
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.bank import ItemBank, as_bank, fisher_information
+from irtcat.bank import BankLike, ItemBank, as_bank, fisher_information
 from irtcat.cat.forms.forms import form_rules, solve_forms
 from irtcat.cat.studies.conditional import errors_by_ability
 from irtcat.io.convert import ResponsesLike, as_responses_like
@@ -270,7 +270,7 @@ def path_name(path: Any) -> str:
 
 
 def panel(
-    bank: ItemBank | Any,
+    bank: BankLike,
     modules: Sequence[Sequence[Sequence[str]]],
     *,
     routing: str = "sum-score",
@@ -332,7 +332,7 @@ def panel(
 
 
 def assemble_panel(
-    bank: ItemBank | Any,
+    bank: BankLike,
     n_items: Sequence[int] = (10, 10, 10),
     n_modules: Sequence[int] = (1, 3, 3),
     *,

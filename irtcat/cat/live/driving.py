@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from irtcat._common.checks import InputError, argument_error, brief, check_choice
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import frozen_prior
 from irtcat.cat.engine.columns import what_identifies
@@ -24,7 +24,7 @@ RESUME = ("same", "stored")
 
 
 def begin(
-    bank: ItemBank, config: Config, store: Store | None, resume: str = "same", **settings: Any
+    bank: BankLike, config: Config, store: Store | None, resume: str = "same", **settings: Any
 ) -> Session:
     """A new session, or a session of the store to continue."""
     bank = checked_bank(bank, config)
@@ -111,7 +111,7 @@ def _record_answers(session: Session, question: Any, response: Any) -> None:
 
 
 def run(
-    bank: ItemBank,
+    bank: BankLike,
     config: Config,
     answer: Answer,
     *,
@@ -173,7 +173,7 @@ def run(
 
 
 async def run_async(
-    bank: ItemBank, config: Config, answer: Callable[[Any], Awaitable[Any]], **settings: Any
+    bank: BankLike, config: Config, answer: Callable[[Any], Awaitable[Any]], **settings: Any
 ) -> Session:
     """Like `run`, with an ``async`` function; many sessions may run in one event loop.
 

@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._common.checks import check_count
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
-from irtcat.bank import ItemBank, as_bank
+from irtcat.bank import BankLike, as_bank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.state import CatState
 from irtcat.cat.engine.choice import context_of, open_values, per_cost
@@ -31,7 +31,7 @@ def _values_and_stages(
 
 
 def explain(
-    bank: ItemBank, pool: Pool, config: Config, state: CatState, n: int = 10
+    bank: BankLike, pool: Pool, config: Config, state: CatState, n: int = 10
 ) -> pd.DataFrame:
     """Explain why the current items were chosen.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.progress import ProgressOption, counted, with_progress
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.requirements import checked_bank
@@ -24,7 +24,7 @@ for a rate of .2; with 5 settling rounds it was .216."""
 
 @with_progress("Calibrating exposure", counted("rounds"))
 def calibrate_exposure(
-    bank: ItemBank,
+    bank: BankLike,
     theta: Any,
     config: Config,
     rounds: int = 30,

@@ -14,7 +14,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank
 from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.priors import prior_rows
 from irtcat.cat.engine.choice import context_of
@@ -51,7 +51,7 @@ def _estimates(pool: Pool, config: Config, prior: Array, answers: Array) -> Arra
 
 
 def exact_distribution(
-    bank: ItemBank,
+    bank: BankLike,
     items: Sequence[str],
     theta: float,
     config: Config | None = None,
@@ -122,7 +122,7 @@ def _estimator_only(config: Config, length: int) -> Config:
 
 
 def exact_error(
-    bank: ItemBank,
+    bank: BankLike,
     items: Sequence[str],
     theta: float,
     config: Config | None = None,

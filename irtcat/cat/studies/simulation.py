@@ -9,7 +9,7 @@ from irtcat._common.checks import argument_error, check_count
 from irtcat._common.precision import choose_precision
 from irtcat._common.precision import precision as in_width
 from irtcat._common.progress import ProgressOption, counted, with_progress
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import prior_note, prior_rows
 from irtcat.cat.engine.config import Config
@@ -27,7 +27,7 @@ from irtcat.responses._conditions import check_conditions
 
 @with_progress("Simulating sessions", counted("subjects"))
 def simulate(
-    bank: ItemBank,
+    bank: BankLike,
     theta: Any,
     config: Config,
     seed: int = 0,
@@ -98,7 +98,7 @@ def simulate(
 
 @with_progress("Replaying sessions", counted("subjects"))
 def replay(
-    bank: ItemBank,
+    bank: BankLike,
     responses: Responses,
     config: Config,
     seed: int = 0,

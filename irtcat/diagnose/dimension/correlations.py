@@ -68,6 +68,9 @@ def nearest_correlation(matrix: Any, floor: float = FLOOR) -> FloatArray:
         matrix: symmetric, finite, 1 on the diagonal.
         floor: smallest eigenvalue of the result, above 0 and below 1.
 
+    Raises:
+        InputError: for another matrix or floor.
+
     Example:
         >>> odd = np.array([[1, 0.9, 0.1], [0.9, 1, 0.9], [0.1, 0.9, 1]])
         >>> nearest_correlation(odd).round(3).tolist()
@@ -76,7 +79,17 @@ def nearest_correlation(matrix: Any, floor: float = FLOOR) -> FloatArray:
     References:
         Higham (2002), IMA Journal of Numerical Analysis 22, 329-343.
     """
-    nearest = np.array(matrix, float)
+    try:
+        nearest = np.array(matrix, float)
+    except (TypeError, ValueError):
+        nearest = np.zeros(0)
+    is_square = nearest.ndim == 2 and nearest.shape == nearest.T.shape and nearest.size > 0
+    is_usable = is_square and np.isfinite(nearest).all() and np.allclose(nearest, nearest.T)
+    if not (is_usable and np.allclose(np.diagonal(nearest), 1)):
+        must = "a symmetric matrix of finite numbers, 1 on the diagonal"
+        raise argument_error("matrix", must, matrix)
+    if not (is_number(floor) and 0 < floor < 1):
+        raise argument_error("floor", "a number above 0 and below 1", floor)
     correction = np.zeros_like(nearest)
     for _ in range(200):
         shifted = nearest - correction

@@ -8,7 +8,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.progress import ProgressOption, part_of, with_progress
 from irtcat._common.types import FloatArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank
 from irtcat.diagnose.labels.answers import answer_evidence, kind_shares
 from irtcat.diagnose.labels.check import MIN_GAIN, NEVER, check_planted, choose
 from irtcat.diagnose.labels.evidence import top_columns
@@ -23,7 +23,7 @@ from irtcat.io.convert import ResponsesLike
 @with_progress("Ranking labels")
 def rank(
     responses: ResponsesLike,
-    bank: ItemBank | None = None,
+    bank: BankLike | None = None,
     *,
     prior: tuple[float, float] = (0.05, 0.05),
     top: float = 0.25,
@@ -148,7 +148,9 @@ def rank(
     parts = [part_of(progress, part, 1 + plants) for part in range(1 + plants)]
     found, slope = None, np.nan
     if data.uses_answers:
-        found = answer_evidence(data.answers(), bank, data.prior, feasibility, progress=parts[0])
+        found = answer_evidence(
+            data.answers(), data.bank, data.prior, feasibility, progress=parts[0]
+        )
         slope = _slope(found.table["a"].to_numpy(float), found.bank)
         table = found.table.assign(**top_columns(data.answers(), found.ability, slope, top))
         table = table.assign(**data.columns())

@@ -7,7 +7,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error
 from irtcat._common.types import IntArray
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.diagnose.labels.check import MIN_ITEMS, Check
 from irtcat.diagnose.labels.classes import ClassModel, fit_classes
 from irtcat.diagnose.labels.orders import ORDERS, is_dynamics, is_of_learners, read_dynamics
@@ -134,7 +134,7 @@ def counts_of(responses: Responses) -> dict[str, Any]:
 
 def read_data(
     source: Any,
-    bank: ItemBank | None,
+    bank: BankLike | None,
     prior: Any,
     dynamics: Any,
     feasibility: ItemBank | bool,
@@ -143,6 +143,7 @@ def read_data(
 ) -> LabelData:
     """Read and check what `rank` is passed."""
     responses, predictions = None, None
+    bank = None if bank is None else as_bank(bank)
     if is_dynamics(source):
         if bank is not None or dynamics is not None or feasibility is not False:
             raise argument_error("responses", "answers, to pass more than dynamics", "dynamics")

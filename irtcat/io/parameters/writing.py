@@ -14,7 +14,7 @@ from irtcat._common.types import FloatArray
 from irtcat._files.csv import write_csv
 from irtcat._files.json import write_json
 from irtcat._files.writing import check_target, replacing
-from irtcat.bank import ItemBank
+from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.io.parameters.columns import ABILITIES, Column, Place
 from irtcat.io.parameters.dialects import DIALECTS, Dialect
 from irtcat.io.parameters.items import FormItems, items_of
@@ -25,7 +25,7 @@ Values = dict[tuple[str, int, int], FloatArray]
 
 
 @documented(DIALECTS)
-def write_parameters(bank: ItemBank, path: str | os.PathLike[str], *, dialect: str = "irt") -> Path:
+def write_parameters(bank: BankLike, path: str | os.PathLike[str], *, dialect: str = "irt") -> Path:
     """Write the item parameters of a bank for another tool.
 
     `read_parameters` reads the file again to 1e-9. Standard errors, metadata, statistics and the
@@ -54,7 +54,7 @@ def write_parameters(bank: ItemBank, path: str | os.PathLike[str], *, dialect: s
         q2,2.0,1.0,0.0,1.0
     """
     check_choice("dialect", dialect, DIALECTS)
-    row, target = DIALECTS[dialect], check_target(path)
+    row, target, bank = DIALECTS[dialect], check_target(path), as_bank(bank)
     table = _table(bank, row)
     return WRITERS[row.file](table, bank, target)
 
