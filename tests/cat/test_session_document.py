@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -188,6 +189,17 @@ def test_logs_that_no_test_can_have():
         load(sealed({**ended, "events": [*ended["events"], stop]}))
     with pytest.raises(InputError, match="first item asked"):
         load(sealed({**document, "events": []}))
+
+
+def test_a_session_goes_on_after_its_pretest_items():
+    """They are asked beyond ``max_items``."""
+    bank = replace(BANK, items=BANK.items.assign(new=np.arange(20) >= 15))
+    session = Session.begin(bank, Config(max_items=3, pretest="new", pretest_at=[2]))
+    for value in (0, 1, 0):
+        session.answer(session.asked[0], value)
+    again = Session.from_json(bank, session.to_json())
+    assert again.asked == session.asked
+    assert not again.answer(again.asked[0], 1)
 
 
 def test_what_is_no_session():

@@ -252,8 +252,8 @@ class Course:
             return "asks an item twice"
         if len(items) > self.config.batch:
             return f"asks more than {self.config.batch} items at a time"
-        if len(items) + len(self.answered) > self.config.max_items:
-            return f"asks more than {self.config.max_items} items"
+        if len(items) + len(self.answered) > self.config.total_items:
+            return f"asks more than {self.config.total_items} items"
         valid = 0 <= event.get("cell", -1) < cells if cells > 1 else "cell" not in event
         return "" if valid else "has a cell that the exposure rule does not have"
 
