@@ -93,6 +93,7 @@ def test_where_all_items_are_looked_at():
         {"exposure": "restricted"},
         {"enemies": [["i1", "i2"]]},
         {"pretest": "try"},
+        {"fixed": {"items": ("i5", "i9")}},
         {"start": "random"},
         {"batch": 2},
         {"max_items": 60},

@@ -48,6 +48,7 @@ def is_plain(config: Config, pretest: BoolArray) -> bool:
         and config.batch == 1
         and config.sampled == 0
         and config.cost is None
+        and config.fixed is None  # its items may be no contenders
         and not (config.content or config.targets or config.enemies)
         and not (config.pretest_at or pretest.any())
         and (config.method, config.constant)
