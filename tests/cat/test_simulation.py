@@ -189,6 +189,27 @@ def test_a_batch_is_the_joint_choice():
     assert second == np.argmax(value)
 
 
+def test_a_batch_is_chosen_by_the_expected_value_over_its_answers():
+    """All answers to the items before are enumerated."""
+    rng = np.random.default_rng(5)
+    bank = ItemBank.from_parameters(rng.uniform(0.8, 2.5, 25), rng.normal(size=25))
+    config = Config(criterion="mutual-information", max_items=4, batch=4)
+    pool = prepare(bank, config)
+    nodes = np.asarray(pool.nodes)
+    p, prior = bank.category_probabilities(nodes), np.exp(-0.5 * nodes**2)
+    branches, chosen = [prior / prior.sum()], []
+    for _ in range(4):
+        value = np.zeros(25)
+        for branch in branches:
+            m = np.einsum("iqk,q->ik", p, branch) / branch.sum()
+            by_node = (p * np.log(p)).sum(axis=2) @ branch
+            value += by_node - branch.sum() * (m * np.log(m)).sum(axis=1)
+        value[chosen] = -np.inf
+        chosen.append(int(value.argmax()))
+        branches = [branch * p[chosen[-1], :, k] for branch in branches for k in (0, 1)]
+    assert start(pool, config).asked.tolist() == chosen
+
+
 @pytest.mark.slow
 def test_pretest_and_first_items():
     bank = ItemBank.from_parameters(BANK.to_frame()["a"].to_numpy(), BANK.to_frame()["b"])

@@ -166,6 +166,7 @@ def _split(mass: Array, context: Context, item: Array) -> Array:
 
     Neighbours in the order of the posterior means (with several abilities, of their sum) are
     merged, so little is lost; merged outcomes are a mixture, as if only their union were observed.
+    Impossible outcomes come last and take no branch. A pretest item says nothing.
     """
     n, q = mass.shape
     p = context.curves.p[item]
@@ -173,7 +174,10 @@ def _split(mass: Array, context: Context, item: Array) -> Array:
     total = outcomes.sum(axis=1)
     order = context.nodes.reshape(q, -1).sum(axis=1)
     mean = jnp.where(total > 0, outcomes @ order / jnp.where(total > 0, total, 1), jnp.inf)
-    return outcomes[jnp.argsort(mean)].reshape(n, -1, q).sum(axis=1)
+    rank, n_possible = jnp.arange(len(total)), (total > 0).sum()
+    branch = jnp.minimum(rank * n // jnp.maximum(n_possible, n), n - 1)
+    merged = jnp.zeros_like(mass).at[branch].add(outcomes[jnp.argsort(mean)])
+    return jnp.where(context.pool.pretest[item], mass, merged)
 
 
 def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
