@@ -210,6 +210,15 @@ def test_a_batch_is_chosen_by_the_expected_value_over_its_answers():
     assert start(pool, config).asked.tolist() == chosen
 
 
+def test_bins_of_abilities_that_many_share():
+    report = simulate(BANK, np.repeat([-1.0, 1.0], 3), Config(max_items=2), seed=1)
+    assert report.by_theta()[["theta", "sessions"]].to_numpy().tolist() == [[-1, 3], [1, 3]]
+    same = replace(report, truth=np.zeros(6)).by_theta()
+    assert same["sessions"].tolist() == [6]
+    with pytest.raises(InputError, match="bins"):
+        report.by_theta(0)
+
+
 @pytest.mark.slow
 def test_pretest_and_first_items():
     bank = ItemBank.from_parameters(BANK.to_frame()["a"].to_numpy(), BANK.to_frame()["b"])

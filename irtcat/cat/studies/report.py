@@ -247,9 +247,10 @@ class Report:
     def by_theta(self, bins: int = BINS) -> pd.DataFrame:
         """Sessions, bias, RMSE, SE and length by true ability, in bins of equal counts.
 
-        With several abilities the tables are concatenated, with ``ability`` (from 1) in the first
-        column.
+        Bins without a session, between abilities that many share, are left out. With several
+        abilities the tables are concatenated, with ``ability`` (from 1) in the first column.
         """
+        check_count("bins", bins)
         tables = [one._by_theta(bins) for one in self._by_ability().values()]
         if len(tables) == 1:
             return tables[0]
@@ -259,9 +260,10 @@ class Report:
 
     def _by_theta(self, bins: int) -> pd.DataFrame:
         edges = np.unique(np.quantile(self.truth, np.linspace(0, 1, bins + 1)))
-        bin_of = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, len(edges) - 2)
+        last = max(len(edges) - 2, 0)
+        bin_of = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, last)
         rows = []
-        for b in range(max(len(edges) - 1, 1)):
+        for b in np.unique(bin_of):
             rows.append({"theta": self.truth[bin_of == b].mean(), **self._figures(bin_of == b)})
         return pd.DataFrame(rows)
 
