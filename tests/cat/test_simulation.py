@@ -219,6 +219,19 @@ def test_bins_of_abilities_that_many_share():
         report.by_theta(0)
 
 
+@pytest.mark.parametrize("n_answering", [0, 1, 3])
+def test_figures_of_subjects_without_answers(n_answering):
+    """A full score that is not known counts in no figure."""
+    answers = BANK.simulate(THETA[:4], seed=1)
+    values = np.where(np.arange(4)[:, None] < n_answering, answers.values, -1)
+    report = replay(BANK, replace(answers, values=values), Config(max_items=5))
+    told, error = report.summary(), np.abs(report.score - report.full_score)[:n_answering]
+    assert np.isnan(told["score_tau"]) == (n_answering < 2)
+    mae = 100 * error.mean() if n_answering else np.nan
+    assert told["score_mae"] == pytest.approx(mae, nan_ok=True)
+    assert len(report.by_length()) == (5 if n_answering else 0)
+
+
 @pytest.mark.slow
 def test_pretest_and_first_items():
     bank = ItemBank.from_parameters(BANK.to_frame()["a"].to_numpy(), BANK.to_frame()["b"])

@@ -213,8 +213,10 @@ class Report:
             "unused": float((exposure == 0).mean()),
         }
         if self.full_score is not None:
-            out["score_mae"] = float(100 * np.abs(self.score - self.full_score).mean())
-            out["score_tau"] = kendall_tau_b(self.score, self.full_score)
+            known = np.isfinite(self.full_score)  # not of a subject without answers
+            score, full_score = self.score[known], self.full_score[known]
+            out["score_mae"] = mean_of_finite(100 * np.abs(score - full_score))
+            out["score_tau"] = kendall_tau_b(score, full_score) if len(score) > 1 else np.nan
         return out
 
     def _correlation(self) -> float:
@@ -300,7 +302,8 @@ class Report:
                     "se": mean_of_finite(ses),
                 }
             )
-        return pd.DataFrame(rows).set_index("items")
+        columns = ["items", "sessions", "rmse", "bias", "se"]
+        return pd.DataFrame(rows, columns=columns).set_index("items")
 
     def scores(self, bank: ItemBank) -> FloatArray:
         """Mean score on the whole bank expected from its curves after each item, subjects x items.
