@@ -9,6 +9,7 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.cat import Config, Session, Store, content_plan, prepare, pretest_of, replay, simulate
+from irtcat.cat.engine.columns import item_testlets
 from irtcat.cat.engine.plan import OTHERS
 from irtcat.cat.live.log import document_digest
 from irtcat.cat.rules import assembly
@@ -512,3 +513,12 @@ def test_expected_seconds_are_numbers(wrong):
     bank.items["seconds"] = pd.Series([10, wrong, 5], index=bank.item_ids, dtype=object)
     with pytest.raises(InputError, match=r"a number of at least 0 for every item .* for i2"):
         prepare(bank, Config(max_items=2, seconds="seconds"))
+
+
+def test_empty_cells_are_no_testlet():
+    """As in a table whose empty cells are read as texts."""
+    bank = bank_of((6,))
+    for empty in ("", None, np.nan):
+        bank.items["passage"] = ["p", empty, "p", "q", empty, "q"]
+        testlets = item_testlets(bank, Config(max_items=2, testlet="passage"))
+        assert testlets.tolist() == [0, -1, 0, 1, -1, 1]

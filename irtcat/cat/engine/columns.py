@@ -45,7 +45,8 @@ def item_testlets(bank: ItemBank, config: Config) -> IntArray:
     """Number of each scored item's testlet; `NONE` outside testlets."""
     if config.testlet is None:
         return np.full(bank.n_items, NONE)
-    codes, _ = pd.factorize(column_of(bank, config.testlet, None))
+    column = pd.Series(column_of(bank, config.testlet, None), dtype=object)
+    codes, _ = pd.factorize(column.where(column != ""))  # an empty cell is a missing one
     return np.where(pretest_of(bank, config), NONE, codes)
 
 
