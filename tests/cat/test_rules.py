@@ -563,3 +563,11 @@ def test_rules_within_rules_keep_their_form():
     rule = {"name": "any-of", "rules": ["information", inner]}
     again = Config.from_json({"stopping": rule}).to_json()["stopping"]
     assert again == {"name": "any-of", "rules": [{"name": "information"}, inner]}
+
+
+def test_sets_of_enemies_have_one_order():
+    """That of a Python set differs between processes; the hash of the rules must not."""
+    names = [f"i{k}" for k in range(1, 9)]
+    enemies = {frozenset(names[:5]), frozenset(names[5:])}
+    assert Config(enemies=enemies).enemies == (tuple(names[:5]), tuple(names[5:]))
+    assert Config(enemies=[["i2", "i1"]]).enemies == (("i2", "i1"),)

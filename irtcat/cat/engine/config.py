@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -303,7 +303,7 @@ class Config:
 
     def _check_enemies(self) -> None:
         sets = _members("enemies", "sets of ids", self.enemies)
-        self._set("enemies", tuple(_ids("enemies", ids) for ids in sets))
+        self._set("enemies", _in_order(self.enemies, (_ids("enemies", ids) for ids in sets)))
         if any(len(set(ids)) < 2 for ids in self.enemies):
             raise argument_error("enemies", "sets of at least two ids each", self.enemies)
 
@@ -577,7 +577,12 @@ def _ids(name: str, value: Any) -> tuple[str, ...]:
     for item in ids:
         if not (isinstance(item, str) or is_whole(item)) or not str(item).strip():
             raise argument_error(name, "ids of items as text, not empty", item)
-    return tuple(map(str, ids))
+    return _in_order(value, map(str, ids))
+
+
+def _in_order(given: Any, members: Iterable[Any]) -> tuple[Any, ...]:
+    """Members as given; those of a set sorted, so that all processes have one hash."""
+    return tuple(sorted(members) if isinstance(given, (set, frozenset)) else members)
 
 
 def _replayed(value: Any) -> tuple[ReplayedLength, ...]:
