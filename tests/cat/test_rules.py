@@ -571,3 +571,13 @@ def test_sets_of_enemies_have_one_order():
     enemies = {frozenset(names[:5]), frozenset(names[5:])}
     assert Config(enemies=enemies).enemies == (tuple(names[:5]), tuple(names[5:]))
     assert Config(enemies=[["i2", "i1"]]).enemies == (("i2", "i1"),)
+
+
+def test_a_pretest_item_does_not_end_a_session_by_its_gain():
+    bank = ItemBank.from_parameters(a=[*[1.5] * 12, 0.1], b=[*np.linspace(-1, 1, 12), 4.0])
+    bank.items["new"] = np.arange(13) == 12
+    rules = Config(stopping=part("pser", hypo=0.001), max_items=6, pretest="new", pretest_at=(3,))
+    session = Session.begin(bank, rules)
+    for value in (0, 1):
+        session.answer(session.asked[0], value)
+    assert session.asked == ["i13"]

@@ -231,6 +231,8 @@ def choose(
         after = expected_variance(context, plug_in=False)[jnp.maximum(item, 0)]
         gain = jnp.sqrt(context.variance) - jnp.sqrt(jnp.maximum(after, 0))
         gain = jnp.where(item >= 0, gain, 0)
+        # A pretest item is asked for its own sake: it says nothing of what scored ones would gain.
+        gain = jnp.where(pool.pretest[item] & (item >= 0), jnp.inf, gain)
     first = jnp.where(has_room(pool, config, state.administered, state.n), item, NONE)
     if config.batch == 1:
         return first[None], gain, relaxed[None]
