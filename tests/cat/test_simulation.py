@@ -381,3 +381,12 @@ def test_conditional_eligibility_holds_in_every_cell():
                 assert (report.counts.administered[cell] == counted).all()
     assert max(worst["conditional-eligibility"]) < 0.46
     assert max(worst["eligibility"]) > 0.5
+
+
+def test_pretest_items_are_not_drawn_for_the_score():
+    bank = replace(BANK, items=BANK.items.assign(new=np.arange(N_ITEMS) < 5))
+    config = Config(max_items=6, pretest="new", pretest_at=[2], sampled=0.5)
+    report = simulate(bank, THETA[:3], config, seed=1)
+    chances = report.chances(bank)
+    assert np.isnan(chances[:, :5]).all()
+    assert np.nanmin(chances) > 0

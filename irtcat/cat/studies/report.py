@@ -14,7 +14,7 @@ from irtcat.bank import ItemBank, numbered
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import known_moments
 from irtcat.cat.belief.state import RELAXED
-from irtcat.cat.engine.columns import budget_of
+from irtcat.cat.engine.columns import budget_of, pretest_of
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.plan import ContentPlan
 from irtcat.cat.rules.exposure import greatest_rate
@@ -348,14 +348,15 @@ class Report:
     def chances(self, bank: ItemBank) -> FloatArray:
         """Probability that each item was drawn (`Config.sampled`), subjects x items of the bank.
 
-        NaN where an item was chosen by the criterion, or not asked. It does not account for rules
-        that closed items to a draw.
+        NaN where an item was chosen by the criterion, was a pretest item, or was not asked. It does
+        not account for rules that closed items to a draw.
 
         Args:
             bank: the bank of the sessions.
         """
         rows, steps = np.nonzero(self.items >= 0)
         is_drawn = draws(self.config, steps) & (steps >= len(self.config.first))
+        is_drawn &= ~pretest_of(bank, self.config)[self.items[rows, steps]]
         rows, steps = rows[is_drawn], steps[is_drawn]
         out = np.full((len(self), bank.n_items), np.nan)
         out[rows, self.items[rows, steps]] = self._retraced(bank)[1].chance[rows, steps]
