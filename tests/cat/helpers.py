@@ -24,8 +24,9 @@ CRITERIA = {
 
 
 def catr_config(**changes):
-    """catR's settings: 33 nodes on [-4, 4], N(0, 1) prior."""
-    return Config(**({"theta_bounds": (-4, 4), "nodes": 33, "max_items": 30} | changes))
+    """catR's settings: 33 nodes on [-4, 4], N(0, 1) prior, ML at a bound for constant patterns."""
+    settings = {"theta_bounds": (-4, 4), "nodes": 33, "max_items": 30, "constant": "bound"}
+    return Config(**(settings | changes))
 
 
 def se_of(theta, se):

@@ -30,6 +30,7 @@ from irtcat.cat import (
 )
 from irtcat.cat.belief.curves import probabilities_at
 from irtcat.cat.engine import engine
+from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.columns import strata_of
 from irtcat.cat.rules.assembly import Rules, best_form
 from irtcat.cat.rules.content import kingsbury_zara
@@ -581,3 +582,21 @@ def test_a_pretest_item_does_not_end_a_session_by_its_gain():
     for value in (0, 1):
         session.answer(session.asked[0], value)
     assert session.asked == ["i13"]
+
+
+def test_expected_information_is_that_at_the_configured_estimates():
+    """Of "ml" after answers all right: by `Config.constant`, not at the theta bound."""
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 6))
+    config = Config(criterion="mei-fisher", method="ml", max_items=4)
+    pool = prepare(bank, config)
+    state = step(pool, config, start(pool, config), [1])
+    p = bank.probability([float(state.theta)])[:, 0]
+    value = np.zeros(6)
+    for item in range(6):
+        asked = state._replace(asked=jnp.asarray([item], jnp.int32))
+        for answer, chance in ((0, 1 - p[item]), (1, p[item])):
+            after = float(step(pool, config, asked, [answer]).theta)
+            value[item] += chance * fisher_information(bank, [after])[item, 0]
+    open_ = ~np.isin(np.arange(6), np.asarray(state.items))
+    told = np.asarray(CRITERIA["mei-fisher"](context_of(pool, config, state)))
+    assert told[open_] == pytest.approx(value[open_], abs=1e-8)

@@ -20,8 +20,8 @@ from jaxtyping import Array, Float
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.curves import Matrices, category_terms
 from irtcat.cat.belief.state import Context
-from irtcat.cat.rows import GROUP, Criterion, as_part
-from irtcat.cat.rules.estimators import METHODS
+from irtcat.cat.rows import GROUP, Criterion
+from irtcat.cat.rules.estimators import estimate
 from irtcat.prediction.factor_scores import LONGEST_STEP, NEWTON_STEPS
 
 Values = Float[Array, " items"]
@@ -127,7 +127,6 @@ def _expected_information(context: Context, observed: bool) -> Values:
     pool = context.pool
     n_categories = pool.log_p.shape[1]
     p = context.p
-    rule = as_part("method", context.config.method)
 
     def after(item: Array, answer: Array) -> Array:
         """Information at the estimate after this answer to this item."""
@@ -147,7 +146,7 @@ def _expected_information(context: Context, observed: bool) -> Values:
             theta=context.theta,
             se=context.se,
         )
-        theta = METHODS[rule.name](context_after, **rule.kwargs()).theta
+        theta = estimate(context_after).theta
         single_item = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:
             return category_terms(single_item, theta)[2]
