@@ -600,3 +600,7 @@ def test_expected_information_is_that_at_the_configured_estimates():
     open_ = ~np.isin(np.arange(6), np.asarray(state.items))
     told = np.asarray(CRITERIA["mei-fisher"](context_of(pool, config, state)))
     assert told[open_] == pytest.approx(value[open_], abs=1e-8)
+
+
+def test_more_than_a_number_of_items():
+    assert parse_stopping("n>30") == parse_stopping("n>=31") == part("length", at=31)

@@ -449,7 +449,8 @@ def _atom(condition: str, text: str) -> Part:
     if name in words and np.isfinite(value):
         rule, word = words[name]
         if word.rises == (sign[0] == ">") and not (word.is_whole and value % 1):
-            option = int(value) if word.is_whole else value
+            # Of whole numbers "n>30" is "n>=31"; of others the two are one.
+            option = int(value) + (sign == ">") if word.is_whole else value
             return part(rule.name, **{word.option: option}, **dict(word.fixed))
     must = f'conditions such as "se<0.3 or n>=30", of {", ".join(words)}'
     raise argument_error("stopping", must, text)
