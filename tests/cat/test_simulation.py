@@ -390,3 +390,12 @@ def test_pretest_items_are_not_drawn_for_the_score():
     chances = report.chances(bank)
     assert np.isnan(chances[:, :5]).all()
     assert np.nanmin(chances) > 0
+
+
+def test_the_full_score_is_without_pretest_items():
+    """As the predicted one: both agree where all scored items are asked."""
+    bank = BANK.subset(np.arange(12))
+    bank = replace(bank, items=bank.items.assign(new=np.arange(12) < 4))
+    config = Config(max_items=8, pretest="new", pretest_at=[1])
+    report = replay(bank, bank.simulate(THETA[:5], seed=1), config)
+    assert report.full_score == pytest.approx(report.score, abs=1e-6)

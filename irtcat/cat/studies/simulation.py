@@ -130,7 +130,7 @@ def replay(
 
     Returns:
         The report; ``truth`` is the estimate from all answers (by `irtcat.score`) and
-        ``full_score`` the mean over all answers.
+        ``full_score`` the mean over all answers, without those to pretest items.
 
     Raises:
         InputError: as `prepare` and `irtcat.score` do.
@@ -166,8 +166,9 @@ def replay(
         sessions, new_counts = plan.run(pool, program_of(config), priors, allowed, values, seed)
     truth = np.asarray(score(bank, matched, mismatch="accept").theta)
     with np.errstate(invalid="ignore"):
-        share = np.where(matched.observed, values, 0) / np.maximum(np.asarray(pool.top), 1)
-        full_score = share.sum(axis=1) / matched.observed.sum(axis=1)
+        counts_in_score = matched.observed & ~np.asarray(pool.pretest)
+        share = np.where(counts_in_score, values, 0) / np.maximum(np.asarray(pool.top), 1)
+        full_score = share.sum(axis=1) / counts_in_score.sum(axis=1)
     return report_of(
         bank,
         config,
