@@ -75,3 +75,15 @@ def test_what_cannot_be_is_said():
         assemble(BANK, 4, bounds={"x": 1})
     with pytest.raises(InputError, match="3 numbers above 0"):
         assemble(BANK, 4, target=[1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("bounds", [5, ["x"], {"x": "a"}, {"x": (1, 2, 3)}])
+def test_what_are_no_bounds(bounds):
+    with pytest.raises(InputError, match="bounds"):
+        assemble(BANK, 4, group="topic", bounds=bounds)
+
+
+@pytest.mark.parametrize("enemies", [5, ["i1", "i2"]])
+def test_what_are_no_enemies(enemies):
+    with pytest.raises(InputError, match="enemies"):
+        assemble(BANK, 4, enemies=enemies)

@@ -158,8 +158,16 @@ def form_rules(
             have = shorten(list(bank.items.columns))
             raise argument_error("group", f"a column of the metadata (has {have})", group)
         values = bank.items[group].astype(str).to_numpy()
-        for name, bound in dict(bounds).items():
-            fewest, most = np.broadcast_to(np.asarray(bound, float), (2,)).tolist()
+        try:
+            bound_of = dict(bounds)
+        except (TypeError, ValueError):
+            must = "a mapping of groups to numbers of items"
+            raise argument_error("bounds", must, bounds) from None
+        for name, bound in bound_of.items():
+            try:
+                fewest, most = np.broadcast_to(np.asarray(bound, float), (2,)).tolist()
+            except (TypeError, ValueError):
+                fewest = most = np.nan
             if str(name) not in values:
                 raise argument_error("bounds", f"a mapping with groups of column {group!r}", name)
             if not 0 <= fewest <= most:
@@ -168,6 +176,9 @@ def form_rules(
             limits[str(name)] = fewest, most
         numbers_of = {name: g for g, name in enumerate(limits)}
         numbers = np.array([numbers_of.get(value, len(numbers_of)) for value in values])
+    kinds = (list, tuple, set, frozenset, np.ndarray)
+    if not isinstance(enemies, kinds) or not all(isinstance(ids, kinds) for ids in enemies):
+        raise argument_error("enemies", "a list of sets of ids", enemies)
     sets = np.zeros((bank.n_items, len(enemies)), bool)
     for column, ids in enumerate(enemies):
         sets[bank.positions(list(ids)), column] = True
