@@ -205,8 +205,9 @@ def triable(context: Context, tried: Array, scored: Array) -> Bool[Array, " item
 def kingsbury_zara(context: Context, values: Array) -> Array:
     """Only the items of the content group that is furthest below its target share.
 
-    A group that was never used comes first (the earliest in ``targets``); a group without open
-    items is skipped. The target shares are those of the plan.
+    Groups that were never used come first, that of the greatest share before the others (of equal
+    ones the earliest in ``targets``); a group without open items is skipped. The target shares are
+    those of the plan.
 
     References:
         Kingsbury & Zara (1989), Applied Measurement in Education 2, 359-375.
