@@ -365,3 +365,9 @@ def test_other_ids_stay_as_they_are():
         run(BANK, CONFIG, lambda item: 1, session_id="")
     session = run(BANK, CONFIG, lambda item: 1, subject="anna")
     assert load(session.to_json()).head["subject"] == "anna"
+
+
+def test_an_unknown_estimator_is_refused_with_and_without_calibration():
+    for calibration in (None, BANK.simulate(np.zeros(5), seed=1)):
+        with pytest.raises(InputError, match="estimator"):
+            begin().full_score(calibration, estimator="garanteed")
