@@ -604,3 +604,11 @@ def test_expected_information_is_that_at_the_configured_estimates():
 
 def test_more_than_a_number_of_items():
     assert parse_stopping("n>30") == parse_stopping("n>=31") == part("length", at=31)
+
+
+@pytest.mark.parametrize(
+    ("stopping", "most"),
+    [("se<0.3 or n>=8", 8), ("se<0.3", 30), ("se<0.3 and n>=8", 30), ("se<0.3 and n>=40", 40)],
+)
+def test_the_default_of_the_greatest_length(stopping, most):
+    assert Config(stopping=stopping).max_items == most

@@ -149,7 +149,8 @@ class Config:
             density or a mixture), "uniform" within the theta bounds, or "jeffreys" (the root of the
             test information).
         max_items: maximum number of scored items. 0 (the default) is the greatest length of a
-            length rule, or 30 without one. Items at ``pretest_at`` are extra.
+            length rule, or 30 without one that ends a session by itself (and with one that does
+            not, as in "se<0.3 and n>=8", at least 30). Items at ``pretest_at`` are extra.
         min_items: number of scored items before a stopping rule may act.
         batch: number of items asked at a time, chosen jointly.
         theta_bounds: lowest and highest possible estimate, on the bank's scale; by default the
@@ -460,7 +461,9 @@ class Config:
         lengths = [leaf.get("at") for leaf in single_rules(rule) if leaf.name == "length"]
         if self.max_items == 0:
             explicit = [at for at in lengths if isinstance(at, int) and at > 0]
-            self._set("max_items", max(explicit, default=LENGTH))
+            # In "se<0.3 and n>=8" the length does not end a session, so it is no maximum.
+            least = 0 if math.isfinite(length_within(rule, math.inf)) else LENGTH
+            self._set("max_items", max(least, max(explicit, default=LENGTH)))
         if rule == Part("length"):
             rule = Part("length", (("at", self.max_items),))
         return rule
