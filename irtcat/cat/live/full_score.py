@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_interval
+from irtcat._common.checks import argument_error, check_choice, check_interval
 from irtcat.prediction.betting import (
     ASYMPTOTIC,
     FINITE,
@@ -102,9 +102,13 @@ def score_alone(
     By the draws of `Config.guaranteed` where the estimator uses them, else by the bank's curves.
 
     Raises:
-        InputError: for a level outside (0, 1), or another estimand than this run.
+        InputError: for an unknown estimator, a level outside (0, 1), or another estimand than
+            this run.
     """
+    from irtcat.prediction import ESTIMATORS
+
     check_interval("level", level)
+    check_choice("estimator", estimator, ESTIMATORS)
     if estimand not in (None, "run"):
         must = '"run" without responses of calibrated subjects'
         raise argument_error("estimand", must, estimand)

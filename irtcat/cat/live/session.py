@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import check_choice
 from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank, as_bank, numbered
 from irtcat.cat.belief.pool import Counts, Pool
@@ -235,10 +234,7 @@ class Session:
             >>> print(session.full_score(calibration))
             72.7% (95% interval 23.3% to 100.0%), by auto: regression
         """
-        from irtcat.prediction import ESTIMATORS
-
         estimator = self.config.default_estimator if estimator is None else estimator
-        check_choice("estimator", estimator, ESTIMATORS)
         if calibration is None:
             return score_alone(self.state.bets, self.estimate(), estimator, level, estimand)
         prediction = self.to_report().predict(

@@ -14,7 +14,7 @@ from irtcat.bank import ItemBank, numbered
 from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import known_moments
 from irtcat.cat.belief.state import RELAXED
-from irtcat.cat.engine.columns import budget_of, pretest_of
+from irtcat.cat.engine import columns
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.plan import ContentPlan
 from irtcat.cat.rules.exposure import greatest_rate
@@ -149,8 +149,8 @@ class Report:
             return pd.DataFrame()
         group = np.where(self.items >= 0, self.plan.group[np.maximum(self.items, 0)], -1)
         counts = np.stack([(group == g).sum(axis=1) for g in range(len(self.plan.names))], axis=1)
-        columns = {"mean": counts.mean(axis=0), "fewest": counts.min(axis=0)}
-        return self.plan.to_frame().assign(**columns, greatest=counts.max(axis=0))
+        totals = {"mean": counts.mean(axis=0), "fewest": counts.min(axis=0)}
+        return self.plan.to_frame().assign(**totals, greatest=counts.max(axis=0))
 
     def flags(self) -> list[str]:
         """Warnings: relaxed rules, rounded shares, and categories unused in calibration."""
@@ -302,8 +302,8 @@ class Report:
                     "se": mean_of_finite(ses),
                 }
             )
-        columns = ["items", "sessions", "rmse", "bias", "se"]
-        return pd.DataFrame(rows, columns=columns).set_index("items")
+        names = ["items", "sessions", "rmse", "bias", "se"]
+        return pd.DataFrame(rows, columns=names).set_index("items")
 
     def scores(self, bank: ItemBank) -> FloatArray:
         """Mean score on the whole bank expected from its curves after each item, subjects x items.
@@ -356,7 +356,7 @@ class Report:
         """
         rows, steps = np.nonzero(self.items >= 0)
         is_drawn = draws(self.config, steps) & (steps >= len(self.config.first))
-        is_drawn &= ~pretest_of(bank, self.config)[self.items[rows, steps]]
+        is_drawn &= ~columns.pretest_of(bank, self.config)[self.items[rows, steps]]
         rows, steps = rows[is_drawn], steps[is_drawn]
         out = np.full((len(self), bank.n_items), np.nan)
         out[rows, self.items[rows, steps]] = self._retraced(bank)[1].chance[rows, steps]
@@ -486,7 +486,7 @@ class Report:
             calibration=calibration,
             expect=self.config.expect,
             seed=fixed.seed,
-            **budget_of(bank, self.config),
+            **columns.budget_of(bank, self.config),
         )
         is_same = tuple(map(str, subset.item_ids)) == fixed.items
         return SessionItems(ids, subset, fixed.replayed) if is_same else SessionItems(ids)
@@ -500,7 +500,7 @@ class Report:
     def to_frame(self) -> pd.DataFrame:
         """One row per session: truth, theta, se, n_items, stop, score, score_sd."""
         names = ["", *reasons(self.config.stopping)]
-        columns = {
+        table: dict[str, Any] = {
             **numbered("truth", self.truth),
             **numbered("theta", self.theta),
             **numbered("se", self.se),
@@ -511,4 +511,4 @@ class Report:
         }
         if self.full_score is not None:
             columns["full_score"] = self.full_score
-        return pd.DataFrame(columns, index=pd.Index(self.subject_ids, dtype=object, name="subject"))
+        return pd.DataFrame(table, index=pd.Index(self.subject_ids, dtype=object, name="subject"))
