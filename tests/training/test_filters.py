@@ -142,6 +142,10 @@ def test_balanced_keep_is_as_equal_as_the_classes_allow():
     assert kept["z"] == small
     assert kept.sum() == 30
     assert abs(kept["x"] - kept["y"]) <= 1
+    # A class that is used up leaves as much for all others.
+    table, topics = pd.DataFrame({"b": np.arange(11.0)}), list("xxxxxyzzzzz")
+    few = filters.apply(table, "ub", keep=7, balanced_by=topics)
+    assert few.bounds["kept"].tolist() == [3, 1, 3]
     for name, row in found.bounds.iterrows():
         mine = TABLE[TABLE["topic"] == name]
         alone = filters.apply(mine, "ub", keep=int(row["kept"]))

@@ -206,8 +206,9 @@ def quotas_of(items: Items, pool: BoolArray, n: int) -> IntArray:
     remaining = n
     while remaining:
         unfilled = np.flatnonzero(quotas < sizes)
-        quotient, remainder = divmod(remaining, len(unfilled))
-        wanted = quotient + (np.arange(len(unfilled)) < remainder)
+        share = remaining // len(unfilled)
+        # One more for the first classes comes last: a class that ends leaves more for all others.
+        wanted = np.maximum(share, np.arange(len(unfilled)) < remaining)
         added = np.minimum(wanted, (sizes - quotas)[unfilled])
         quotas[unfilled] += added
         remaining -= int(added.sum())
