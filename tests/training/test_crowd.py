@@ -565,6 +565,8 @@ def test_a_saved_crowd_is_read_back(labels, tmp_path):
             np.testing.assert_array_equal(getattr(loaded, name), getattr(built, name))
         pd.testing.assert_frame_equal(loaded.members, built.members, check_column_type=False)
         assert loaded.responses() == built.responses()
+    named = crowd.from_predictions([["a", "b"]], ["a", "b"], classes=["b", "a"])
+    assert crowd.Crowd.load(named.save(path)).classes.tolist() == ["b", "a"]
 
 
 def test_damaged_crowds_are_refused(tmp_path):
@@ -579,7 +581,7 @@ def test_damaged_crowds_are_refused(tmp_path):
     changes = {
         "labels": arrays["labels"] + 3,
         "predictions": arrays["predictions"][:, 1:],
-        "classes": arrays["classes"][::-1],
+        "classes": arrays["classes"][[0] * len(arrays["classes"])],
         "item_ids": np.full(N, "same"),
         "trained_on": arrays["trained_on"].astype(float),
         "crowd": np.array(3),
