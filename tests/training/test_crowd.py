@@ -393,6 +393,9 @@ def test_predictions_made_elsewhere(tmp_path):
     assert files.predictions.tolist() == [[0, 1, -1], [0, -1, 1]]
     assert files.in_sample().tolist() == [[False] * 3, [False, False, True]]
     np.testing.assert_allclose(files.gold[1], [0.8, np.nan, 0.9], rtol=1e-6)
+    (tmp_path / "float.csv").write_text("item,prediction\ni1,0.0\ni2,\ni3,1.0\n")
+    floats = crowd.from_predictions([tmp_path / "float.csv"], [0, 0, 1])
+    assert floats.predictions.tolist() == [[0, -1, 1]]
     (tmp_path / "bad.csv").write_text("item,prediction\nq,1\n")
     for given, words in [
         ([tmp_path / "bad.csv"], "bad.csv.*among the"),

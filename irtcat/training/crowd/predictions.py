@@ -13,7 +13,7 @@ from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.archives import read_npy
 from irtcat.io.text import column_numbers, read_table
-from irtcat.training.learners import NONE, TOLERANCE, encode, gold_of
+from irtcat.training.learners import NONE, OTHER, TOLERANCE, encode, gold_of
 
 MAX_OFF = 0.01
 """Float16 probabilities of a thousand classes sum to 1 within this."""
@@ -154,6 +154,10 @@ def _table(
     codes = np.full(len(ids), NONE, np.int32)
     text = frame["prediction"].to_numpy(object)
     predicted = encode(text, classes.astype(str), len(text))
+    if classes.dtype.kind in "iuf":  # with a missing one a column of numbers is written as 1.0
+        numbers = pd.to_numeric(pd.Series(text), errors="coerce").to_numpy(float)
+        by_number = encode(numbers, classes.astype(float), len(text))
+        predicted = np.where((predicted == OTHER) & (by_number >= 0), by_number, predicted)
     codes[indices] = np.where(text == "", NONE, predicted)
     gold, trained = np.full(len(ids), np.nan, np.float32), np.zeros(len(ids), bool)
     if "probability" in frame:
