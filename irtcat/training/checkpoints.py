@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, check_interval, is_number
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.models.continuous import EDGES
 from irtcat.responses import Responses
@@ -131,7 +131,7 @@ class Checkpoints:
             values: Any = np.clip(np.exp(logs.astype(float)), clip, 1 - clip).astype(np.float32)
         else:
             check_interval("threshold", threshold)
-            values = (logs > np.log(threshold)).astype(np.int8)
+            values = self._above(threshold).astype(np.int8)
             values[np.isnan(logs)] = -1
         return Responses.from_array(values, self.table.index, self.item_ids, self.table, self.items)
 
@@ -148,12 +148,13 @@ class Checkpoints:
             InputError: for a threshold not between 0 and 1.
         """
         check_interval("threshold", threshold)
-        probabilities = self.probabilities()
+        probabilities, above = self.probabilities(), self._above(threshold)
+        correct = np.where(np.isnan(probabilities), np.nan, above)
         results = []
         for rows in self._runs():
             accumulator = Accumulator(self.item_ids.tolist())
-            for p in probabilities[rows]:
-                accumulator.add(p, correct=np.where(np.isnan(p), np.nan, p > threshold))
+            for row in rows:
+                accumulator.add(probabilities[row], correct=correct[row])
             results.append(accumulator.result())
         return results[0] if len(results) == 1 else average(results)
 
@@ -245,6 +246,12 @@ class Checkpoints:
         """Rows of the checkpoints of each run, in order."""
         codes = pd.factorize(self.table["run"])[0]
         return [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
+
+    def _above(self, threshold: float) -> BoolArray:
+        """Checkpoints x items: whether the probability is above the threshold."""
+        # In the precision of the values, or rounding would put a probability at it above.
+        above: BoolArray = self.log_probabilities > np.float32(np.log(threshold))
+        return above
 
     def _design_effect(self, runs: Sequence[IntArray]) -> float | None:
         """Mean square between runs over that of all residuals; None without any residuals."""

@@ -169,6 +169,10 @@ def test_responses():
     binary = checkpoints.responses(threshold=0.6)
     assert binary.is_binary
     assert binary.values.tolist() == [[0, 0, 1], [1, 0, 1]]
+    for share in np.arange(1, 20) / 20:  # strict, whatever the rounding
+        at = from_checkpoints([[share]], "probability")
+        assert at.responses(threshold=share).values.tolist() == [[0]]
+        assert at.dynamics(share).table["correctness"].tolist() == [0]
 
 
 def test_losses_of_texts_do_not_underflow():
