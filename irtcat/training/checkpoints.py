@@ -229,8 +229,9 @@ class Checkpoints:
         """
         if every is None:
             table = self.dependence().table
-            fractions = table["n_effective"].clip(lower=1) / table["n"]
-            every = int(np.ceil(1 / fractions.min() - 1e-9))
+            n, most = table["n"].to_numpy(), table["n_effective"].clip(lower=1).to_numpy() + 1e-9
+            # Of n checkpoints ceil(n / k) remain, which may be one more than n / k.
+            every = next(k for k in range(1, n.max() + 1) if (-(-n // k) <= most).all())
         check_count("every", every)
         rows = np.concatenate([np.sort(rows[::-1][::every]) for rows in self._runs()])
         if len(rows) < 2:

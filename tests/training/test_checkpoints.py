@@ -282,6 +282,9 @@ def test_thinning_leaves_as_many_checkpoints_as_are_effective():
     every = int(by_run.apply(lambda steps: np.diff(steps)[0]).iloc[0])
     assert every == int(np.ceil(12 / n_effective.iloc[0]))
     assert by_run.max().tolist() == [12] * 4
+    logits_of_nine, runs_of_nine = simulated(0.6, 9, 300, 4, np.random.default_rng(2))
+    odd = of_logits(logits_of_nine, runs=runs_of_nine)
+    assert len(odd.thin().table) <= odd.dependence().n_effective
     # The errors are then about those of independent checkpoints.
     assert thinned.dependence().se_factor < 0.6 * checkpoints.dependence().se_factor
     pd.testing.assert_frame_equal(checkpoints.thin(1).table, checkpoints.table)
