@@ -196,7 +196,8 @@ def read_checkpoints(
     order = np.lexsort((step, pd.factorize(run)[0]))
     several = len(set(run.tolist())) > 1
     labels = [
-        f"{r}/step {s:g}" if several else f"step {s:g}" for r, s in zip(run, step, strict=True)
+        f"{r}/step {s:.15g}" if several else f"step {s:.15g}"  # tokens seen need all digits
+        for r, s in zip(run, step, strict=True)
     ]
     repeated = pd.Series(labels).duplicated().to_numpy()
     if repeated.any():
@@ -242,7 +243,7 @@ def _check_range(raw: _Raw, unit: Unit, steps: np.ndarray, items: np.ndarray) ->
     invalid |= np.isinf(values)
     if invalid.any():
         row, column = np.argwhere(invalid)[0].tolist()
-        about = f"step {steps[row]:g}, item {brief(items[column])}"
+        about = f"step {steps[row]:.15g}, item {brief(items[column])}"
         raise InputError(
             f"The `values` argument must be {unit.must}, or missing. "
             f"Got {values[row, column]:g} in {raw.position(row, column)} ({about})."

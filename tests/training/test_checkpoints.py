@@ -110,6 +110,11 @@ def test_sources(tmp_path):
     assert {path.suffix for path in tmp_path.iterdir()} == {*READERS}
 
 
+def test_large_steps_keep_their_digits():
+    found = from_checkpoints(P[:2], "probability", steps=[100_000_000, 100_000_001])
+    assert found.table.index.tolist() == ["step 100000000", "step 100000001"]
+
+
 def test_named_columns():
     table = long_table().rename(columns={"step": "ckpt", "id": "uid2", "loss": "x"})
     check(from_checkpoints(table, "loss", step="ckpt", item="uid2", value="x"))
