@@ -361,7 +361,7 @@ def _from_frame(frame: pd.DataFrame, name: str, unit: str, columns: Mapping[str,
         if column is None and columns[role] != role:
             raise argument_error(role, f"a column of {name}", columns[role])
     steps: Any = None if step is None else frame[step].to_numpy()
-    if step is None and not isinstance(frame.index, pd.RangeIndex):
+    if step is None and not frame.index.equals(pd.RangeIndex(len(frame))):
         steps = frame.index.to_numpy()
     others = frame.drop(columns=[column for column in (step, run) if column is not None])
     if not others.columns.size:

@@ -110,6 +110,12 @@ def test_sources(tmp_path):
     assert {path.suffix for path in tmp_path.iterdir()} == {*READERS}
 
 
+def test_an_index_that_is_a_range_has_the_steps():
+    wide = pd.DataFrame(P, range(10, 60, 10), IDS)
+    check(from_checkpoints(wide, "probability"))
+    check(from_checkpoints(wide[::-1], "probability"))
+
+
 def test_large_steps_keep_their_digits():
     found = from_checkpoints(P[:2], "probability", steps=[100_000_000, 100_000_001])
     assert found.table.index.tolist() == ["step 100000000", "step 100000001"]
