@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, check_interval, is_number
+from irtcat._common.per_item import has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.models.continuous import EDGES
@@ -376,7 +377,7 @@ def _tokens(tokens: Any, unit: str, item_ids: np.ndarray) -> FloatArray:
     if not UNITS[unit].sums:
         sums = [name for name, row in UNITS.items() if row.sums]
         raise argument_error("tokens", f"given with one of {', '.join(sums)}", unit)
-    if isinstance(tokens, pd.Series):
+    if isinstance(tokens, pd.Series) and has_ids(tokens):
         tokens = tokens.set_axis(tokens.index.map(str)).reindex(item_ids)
     try:
         numbers = np.asarray(tokens, float)

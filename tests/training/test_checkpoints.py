@@ -71,6 +71,8 @@ def test_sums_over_tokens_give_geometric_means():
         np.testing.assert_allclose(whole, [[0.36, 0.5]], rtol=1e-6)
         tokens = from_checkpoints(sign * total, unit, tokens=[2, 1]).probabilities()
         np.testing.assert_allclose(tokens, [[0.6, 0.5]], rtol=1e-6)
+    in_order = from_checkpoints(total, "log-likelihood", tokens=pd.Series([2, 1]))
+    np.testing.assert_allclose(in_order.probabilities(), tokens)
     by_id = pd.Series([1, 2], index=["i2", "i1"])
     np.testing.assert_allclose(
         from_checkpoints(total, "log-likelihood", tokens=by_id).probabilities(), tokens
