@@ -186,6 +186,11 @@ def test_resumed_is_uninterrupted(make):
     assert second.state_dict() == whole.state_dict()
 
 
+def test_numbers_of_any_type_are_the_same_settings():
+    state = AbilityMatched(B, upper=1, min_length=2).state_dict()
+    AbilityMatched(B, upper=np.float64(1), min_length=np.int64(2)).restore(state)
+
+
 def test_state_of_another_is_refused():
     state = AbilityMatched(B).state_dict()
     others = (

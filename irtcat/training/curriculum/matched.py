@@ -113,8 +113,8 @@ class AbilityMatched(Curriculum):
     ) -> None:
         examples = examples_of(items, missing, sloped=True)
         check_count("seed", seed, 0)
-        numbers = all(isinstance(end, (int, float, np.number)) for end in (lower, upper))
-        if not numbers or not lower <= upper:
+        real = all(isinstance(end, (int, float, np.number)) for end in (lower, upper))
+        if not real or not lower <= upper:
             raise argument_error("lower, upper", "two numbers in order", (lower, upper))
         check_interval("success", success)
         check_count("min_length", min_length, 1, len(examples.b))
@@ -133,8 +133,10 @@ class AbilityMatched(Curriculum):
         self._slope = float(slopes[0]) if (slopes == slopes[0]).all() else None
         self._theta, self._se = self._prior
         self._n_answers = 0
-        fingerprint = "last" if self._probe is None else crc32(self._probe.tobytes())
-        settings = (lower, upper, success, min_length, short, order, fingerprint, self._prior)
+        fingerprint = "last" if self._probe is None else crc32(self._probe.astype(int).tobytes())
+        # Numbers of NumPy and of Python, which print differently, are the same settings.
+        numbers = (self._lower, self._upper, float(success), self._min_length)
+        settings = (*numbers, short, order, fingerprint, self._prior)
         super().__init__(examples, repr(settings), epochs, shuffle, seed)
         self._probe_parameters = None if self._probe is None else self._parameters(self._probe)
 
