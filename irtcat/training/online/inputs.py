@@ -224,8 +224,7 @@ def _of_frame(frame: pd.DataFrame, items: Items) -> FloatArray:
 
     if "item" in frame.columns or "id" in frame.columns:
         frame = frame.set_index("item" if "item" in frame.columns else "id")
-    is_numbered = isinstance(frame.index, pd.RangeIndex)
-    if not is_numbered:
+    if not frame.index.equals(pd.RangeIndex(len(frame))):
         wanted = pd.Index(items.names)
         index = frame.index
         if wanted.dtype == object:

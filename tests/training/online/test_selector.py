@@ -276,6 +276,13 @@ def test_features_inform_prompts_without_rollouts(b):
     assert np.corrcoef(unseen["p"], expit(-b[unseen.index]))[0, 1] > 0.9
 
 
+def test_features_in_another_order_are_matched_by_id():
+    frame = pd.DataFrame({"length": [1.0, 2.0, 3.0, 6.0]})
+    for given in (frame[::-1], frame.iloc[[2, 0, 3, 1]]):
+        found = Selector(4, features=given)._belief._features
+        np.testing.assert_array_equal(found, Selector(4, features=frame)._belief._features)
+
+
 def test_rollouts_share_the_budget():
     selector = Selector(20, seed=0)
     selector.update(range(20), np.linspace(0, 64, 20).round(), trials=64)
