@@ -115,7 +115,7 @@ def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.I
     """Probabilities (members x examples x classes), and names of columns and rows of a table."""
     frame = as_pandas(pred_probs)
     if frame is not None:
-        is_numbered = isinstance(frame.columns, pd.RangeIndex)
+        is_numbered = frame.columns.equals(pd.RangeIndex(frame.shape[1]))
         names = None if is_numbered else pd.Index(frame.columns)
         is_pandas = isinstance(pred_probs, pd.DataFrame)
         return _members(frame.to_numpy(), n)[0], names, frame.index if is_pandas else None

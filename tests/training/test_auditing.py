@@ -73,6 +73,8 @@ def test_classes_without_labels():
     assert table.loc[Y[table.index] == 3, "suspicion"].median() > 0.5
     columns = audit(few, P[:, [3, 0, 1, 2]], classes=[3, 0, 1, 2], by="classes").table
     pd.testing.assert_frame_equal(columns, table)
+    back = audit(few, pd.DataFrame(P).iloc[:, ::-1], by="classes").table  # the columns' names
+    pd.testing.assert_frame_equal(back, table)
 
 
 @pytest.mark.slow
