@@ -47,9 +47,7 @@ def subject_labels(responses: Responses, groups: Any, name: str = "groups") -> p
         if groups not in responses.subjects:
             raise column_error(name, groups, responses.subjects.columns, "subject")
         labels = pd.Series(responses.subjects[groups].to_numpy())
-    elif isinstance(groups, Mapping) or (
-        isinstance(groups, pd.Series) and not isinstance(groups.index, pd.RangeIndex)
-    ):
+    elif isinstance(groups, Mapping) or (isinstance(groups, pd.Series) and has_ids(groups)):
         matched = by_id(name, groups, responses.subject_ids, "subject", "label")
         labels = pd.Series(matched.to_numpy())
     else:

@@ -101,6 +101,11 @@ def test_laws_of_scale_order_and_groups(responses):
     base = learning_regression(bank(), responses, SIZES)
     wider = learning_regression(bank(2 * B + 1), responses, 7 * SIZES)
     np.testing.assert_allclose(terms(wider), terms(base) / [1, 1, 2, 2], rtol=1e-6)
+    numbered = Responses.from_array(
+        responses.to_numpy(), subject_ids=range(36), item_ids=responses.item_ids
+    )
+    reverse = learning_regression(bank(), numbered, pd.Series(SIZES)[::-1])
+    np.testing.assert_array_equal(terms(reverse), terms(base))
     # Systems and categories are regressions of their own; the order of items does not count.
     order = np.random.default_rng(1).permutation(25)
     kinds = pd.Series(np.where(np.arange(25) < 14, "x", "y"), responses.item_ids)
