@@ -141,6 +141,9 @@ def plant(
         raise argument_error("labels", "one label per item", f"shape {original.shape}")
     check_interval("share", share)
     check_count("seed", seed, 0)
+    if (absent := np.asarray(pd.isna(np.asarray(labels, dtype=object)))).any():
+        got = f"none for item {int(np.argmax(absent)) + 1}"
+        raise argument_error("labels", "one label per item, none missing", got)
     classes, codes = np.unique(original, return_inverse=True)
     if len(classes) < 2:
         raise argument_error("labels", "of at least two classes", f"{len(classes)}")

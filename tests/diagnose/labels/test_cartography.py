@@ -264,6 +264,8 @@ def test_plant():
     for given, words in [
         ({"labels": ["a", "a"]}, "two classes"),
         ({"labels": [["a"]]}, "one label per item"),
+        ({"labels": ["a", None, "b"]}, "none for item 2"),
+        ({"labels": [0.0, 1.0, np.nan]}, "none for item 3"),
         ({"share": 1.0}, "share"),
         ({"confusions": rates * 0}, "some wrong labels"),
         ({"confusions": rates.loc[["a"]]}, "negative"),
