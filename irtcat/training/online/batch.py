@@ -91,16 +91,14 @@ class Batch:
         """
         if self.is_full:
             raise InputError("The batch is full. Call finish().")
-        selector, tried = self._selector, set(self._ids)
+        selector, tried = self._selector, self._ids
         missing = self.n - sum(self._keeps)
         most = min(selector.n_choices - len(tried), math.ceil(MOST_EXTRA * missing))
-        candidates = selector.next(min(selector.n_choices, most + len(tried))).tolist()
-        ids = [name for name in candidates if name not in tried][:most]
-        useful = selector.gradient_probability(ids)
+        useful = selector.gradient_probability(selector.next(most, without=tried))
         enough = int(np.searchsorted(np.cumsum(useful), missing)) + 1
-        chosen = ids[: max(min(enough, most), min(missing, most))]
         self.rounds += 1
-        return np.array(chosen, dtype=selector.item_ids.dtype)
+        # Chosen anew: the first of a choice are of the first topics, and none drawn at random.
+        return selector.next(max(min(enough, most), min(missing, most)), without=tried)
 
     def add(self, ids: Any, rewards: Any) -> None:
         """Record the rewards of prompts.

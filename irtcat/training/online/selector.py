@@ -16,7 +16,7 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.registry import documented
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat._files.formats import FileFormat
 from irtcat.training.online.belief import RECORD, Belief
 from irtcat.training.online.choice import (
@@ -223,7 +223,7 @@ class Selector:
         n_bytes = self._quick.n_bytes + belief.prompts.n_bytes + belief.spread.n_bytes
         return n_bytes + sum(array.nbytes for array in arrays)
 
-    def next(self, n: int) -> np.ndarray:
+    def next(self, n: int, *, without: Any = ()) -> np.ndarray:
         """The prompts of the next step: distinct ids, the most useful first.
 
         A share ``explore`` is drawn at random from all others and stands at the end. The belief
@@ -231,6 +231,7 @@ class Selector:
 
         Args:
             n: how many, at most the number of prompts.
+            without: ids of prompts that are not chosen.
 
         Raises:
             InputError: for more than there are, or with quotas, more than the topics with a share
@@ -240,27 +241,40 @@ class Selector:
             >>> len(set(Selector(10, seed=3).next(4).tolist()))
             4
         """
-        check_count("n", n, 1, self._items.n)
+        free = np.ones(self._items.n, bool) if len(without) else None
+        if free is not None:
+            free[self._find(without)] = False
+        check_count("n", n, 1, self._items.n if free is None else int(free.sum()))
         scores = self._quick_scores(n)
         self._rest = self._rest_steps(n)
         if self._quotas is None:
-            rows = self._best(scores, None, n)
+            rows = self._best(scores, None if free is None else np.flatnonzero(free), n)
         else:
-            topics = self._topics
-            assert topics is not None
-            limits = np.diff(topics.starts) * (self._quotas > 0)
-            if n > self.n_choices:
-                must = f"at most {self.n_choices}, the prompts of the topics in `quotas`"
-                raise argument_error("n", must, n)
-            shares = self._quotas
-            counts = largest_remainder(shares, n, limits)
-            parts = [
-                self._best(scores, topics.members(k), int(count))
-                for k, count in enumerate(counts)
-                if count
-            ]
-            rows = np.concatenate(parts)
+            rows = self._best_by_quotas(scores, free, self._quotas, n)
         return self._items.names_of(rows)
+
+    def _best_by_quotas(
+        self, scores: np.ndarray | None, free: BoolArray | None, quotas: FloatArray, n: int
+    ) -> IntArray:
+        """The best n prompts, of each topic its quota; free: those that may be chosen."""
+        topics = self._topics
+        assert topics is not None
+        limits = np.diff(topics.starts)
+        if free is not None:
+            limits = np.bincount(topics.code[free], minlength=len(limits))
+        limits = limits * (quotas > 0)
+        if n > limits.sum():
+            must = f"at most {limits.sum()}, the prompts of the topics in `quotas`"
+            raise argument_error("n", must, n)
+        parts, place = [], []
+        for k, count in enumerate(largest_remainder(quotas, n, limits)):
+            if count:
+                members = topics.members(k)
+                members = members if free is None else members[free[members]]
+                parts.append(self._best(scores, members, int(count)))
+                place.append((np.arange(count) + 0.5) / count)
+        # The topics in turn, so that the first ones have the quotas, too.
+        return np.concatenate(parts)[np.argsort(np.concatenate(place), kind="stable")]
 
     def _quick_scores(self, n: int) -> np.ndarray | None:
         """Approximate scores of all prompts; None where all are alike."""

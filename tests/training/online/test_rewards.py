@@ -1,6 +1,7 @@
 """Rewards of all rollouts: what they add to sums, batches that are made up, older policies."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from irtcat import InputError
@@ -111,6 +112,18 @@ def test_a_batch_is_made_up(b):
         assert (ids % 3 == 0).all()
         few.add(ids, np.zeros((len(ids), 4)))
     assert few.rollouts == 40
+    # A part of the candidates has the quotas, and prompts that are drawn at random.
+    fair = Batch(Selector(60, topics=[0] * 30 + [1] * 30, quotas={0: 1, 1: 1}, seed=0), 10)
+    for _ in range(2):
+        ids = fair.ask()
+        assert abs((ids < 30).sum() - (ids >= 30).sum()) <= 1
+        fair.add(ids, np.zeros((len(ids), 4)))
+    ids = fair.ask()
+    fair.add(ids, np.tile([0.0, 1.0], (len(ids), 2)))
+    assert (fair.kept()[0] < 30).sum() == 5
+    table = pd.DataFrame({"b": np.repeat([0.0, 20.0], 500), "se_b": 0.1})
+    first = Batch(Selector(table, explore=1.0, seed=0), 40).ask()
+    assert (first >= 500).sum() > 10
     # With prompts that nobody solves it ends.
     batch = Batch(Selector(30), 5, max_rounds=2)
     while not batch.is_full:
