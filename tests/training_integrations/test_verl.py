@@ -135,6 +135,13 @@ def test_a_bank_and_a_threshold(verl, tmp_path):
     assert sampler.selector.step == 1
 
 
+def test_a_bank_of_other_prompts_is_refused(verl, tmp_path):
+    ItemBank.from_parameters(b=[0.0, 1.0]).save(tmp_path / "other.npz")
+    config = {**CONFIG, "sampler": {"bank": str(tmp_path / "other.npz")}}
+    with pytest.raises(InputError, match=r"bank.*data_source/index"):
+        verl.PromptSampler(Prompts(), config)
+
+
 def test_what_is_refused(verl):
     data = Prompts()
     data.dataframe["extra_info"][3] = {"index": None}

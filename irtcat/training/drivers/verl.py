@@ -121,7 +121,11 @@ def _items(bank: "str | os.PathLike[str] | None", ids: list[str]) -> Any:
     """What the selector is made of: the ids, or a table of their difficulties."""
     if bank is None:
         return ids
-    table = ranked_table(ItemBank.load(bank)).reindex(ids)
+    table = ranked_table(ItemBank.load(bank))
+    if not table.index.isin(ids).any():  # without it the bank would not count, in silence
+        must = "a bank of items data_source/index of the rows"
+        raise argument_error("bank", must, f"none of them, but {shorten(table.index[0])}")
+    table = table.reindex(ids)
     return table[[name for name in ("b", "se_b", "a", "se_a") if name in table]]
 
 
