@@ -9,8 +9,8 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, shorten
 
 
-def has_ids(series: pd.Series) -> bool:
-    """Whether the index of a Series has ids, unlike the default one.
+def has_ids(values: pd.Series | pd.DataFrame) -> bool:
+    """Whether the index of a Series or frame has ids, unlike the default one.
 
     Example:
         >>> has_ids(pd.Series([1, 2])), has_ids(pd.Series([1, 2], index=["b", "a"]))
@@ -18,7 +18,7 @@ def has_ids(series: pd.Series) -> bool:
         >>> has_ids(pd.Series([1, 2])[::-1])  # in another order
         True
     """
-    return not series.index.equals(pd.RangeIndex(len(series)))
+    return not values.index.equals(pd.RangeIndex(len(values)))
 
 
 def by_id(

@@ -145,7 +145,8 @@ def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list
         if len(order) != table.shape[1]:
             must = f"{table.shape[1]} labels, one per column of counts"
             raise argument_error("labels", must, f"{len(order)}")
-        if isinstance(counts, pd.DataFrame) and not isinstance(counts.columns, pd.RangeIndex):
+        is_numbered = frame.columns.equals(pd.RangeIndex(len(order)))
+        if isinstance(counts, pd.DataFrame) and not is_numbered:
             if set(order) != set(counts.columns):
                 raise argument_error("labels", "the labels of the columns of counts", order)
             table = _matrix("counts", counts[order])

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, check_choice, check_count, check_interval
-from irtcat._common.per_item import column_error
+from irtcat._common.per_item import column_error, has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.diagnose.dif import chosen_items, prepared, size_label
@@ -334,9 +334,7 @@ def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
         if not np.array_equal(matching.subject_ids, responses.subject_ids):
             raise argument_error("matching", "of the subjects of the responses", "other subjects")
         matching = matching.theta
-    elif isinstance(matching, Mapping) or (
-        isinstance(matching, pd.Series) and not isinstance(matching.index, pd.RangeIndex)
-    ):
+    elif isinstance(matching, Mapping) or (isinstance(matching, pd.Series) and has_ids(matching)):
         matching = pd.Series(matching)
         matching.index = matching.index.map(str)
         if matching.index.has_duplicates:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
+from irtcat._common.per_item import has_ids
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.io.source import ResponseSource
@@ -71,7 +72,7 @@ def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
 
 def _from_table(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
     """Items x factors, by item id where it is a DataFrame."""
-    if isinstance(pattern, pd.DataFrame) and isinstance(pattern.index, pd.RangeIndex):
+    if isinstance(pattern, pd.DataFrame) and not has_ids(pattern):
         values, names = pattern.to_numpy(), [str(name) for name in pattern.columns]
     elif isinstance(pattern, pd.DataFrame):
         table = pattern.set_axis(pattern.index.astype(str))

@@ -16,7 +16,7 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.registry import documented
-from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.formats import FileFormat
 from irtcat.training.online.belief import RECORD, Belief
 from irtcat.training.online.choice import (
@@ -254,7 +254,7 @@ class Selector:
         return self._items.names_of(rows)
 
     def _best_by_quotas(
-        self, scores: np.ndarray | None, free: BoolArray | None, quotas: FloatArray, n: int
+        self, scores: np.ndarray | None, free: np.ndarray | None, quotas: FloatArray, n: int
     ) -> IntArray:
         """The best n prompts, of each topic its quota; free: those that may be chosen."""
         topics = self._topics
