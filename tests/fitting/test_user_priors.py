@@ -9,6 +9,7 @@ from scipy.special import expit
 
 import irtcat
 from irtcat import EM, InputError, ItemBank, fit
+from irtcat.fitting.em.m_step import Constraints, log_prior, prior_slopes
 from irtcat.responses.datasets import load
 
 EXACT = {"solver": EM(tolerance=1e-7, precision="float64", max_iterations=20000)}
@@ -215,3 +216,22 @@ def test_groups_without_common_items_are_refused():
 def test_subjects_all_alike_tell_of_no_population():
     bank = irtcat.fit(irtcat.Responses.from_array(np.ones((50, 6), int)), "2pl").bank
     assert (bank.population.mean, bank.population.sd) == (0, 1)
+
+
+def test_slopes_of_priors_are_derivatives():
+    """Gradient and curvature of each family, by central differences."""
+    rng = np.random.default_rng(3)
+    params = rng.uniform(0.3, 2.0, (4, 3))
+    first, second = np.full((2, 4, 3), [[[0.2, 0.1, 5.0]], [[1.5, 4.0, 17.0]]])
+    edges = np.full(3, np.inf)
+    priors = Constraints(
+        first, second, first > 0, -edges, edges, np.broadcast_to([0, 1, 2], (4, 3))
+    )
+    gradient, curvature = prior_slopes(params, priors)
+    h = 1e-4
+    for column in range(3):
+        move = h * np.eye(3)[column]
+        ends = [log_prior(params + step * move, priors) for step in (-1, 0, 1)]
+        np.testing.assert_allclose(gradient[:, column], (ends[2] - ends[0]) / (2 * h), rtol=1e-6)
+        bend = (ends[0] - 2 * ends[1] + ends[2]) / h**2
+        np.testing.assert_allclose(curvature[:, column], -bend, rtol=1e-4, atol=1e-6)

@@ -98,3 +98,18 @@ def test_complete_responses_have_the_errors_of_the_general_case(model):
         for data in (x, np.concatenate([x, nothing]))
     ]
     np.testing.assert_allclose(*errors, rtol=2e-4)
+
+
+def test_complete_responses_of_groups_have_the_errors_of_the_general_case():
+    """Of a link that is not canonical, with the numbers of a second population."""
+    rng = np.random.default_rng(2)
+    theta = np.repeat([0.0, 0.7], 150) + rng.normal(size=300)
+    x = (theta[:, None] + rng.logistic(size=(300, 5)) > [-1, -0.5, 0, 0.5, 1]).astype(float)
+    x += theta[:, None] + rng.logistic(size=(300, 5)) > 1.5
+    labels = np.repeat(["a", "b"], 150)
+    errors = []
+    for data, groups in ((x, labels), (np.vstack([x, np.full(5, np.nan)]), np.append(labels, "b"))):
+        found = fit(data, "graded", groups=groups, standard_errors="full").bank
+        errors.append(np.sqrt(np.diagonal(found.full_covariance)))
+    assert len(errors[0]) == 5 * 3
+    np.testing.assert_allclose(*errors, rtol=2e-4)
