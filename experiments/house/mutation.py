@@ -10,8 +10,8 @@ where a test is missing, or where a change changes nothing (an iteration more, a
 size). The result of each mutant is added to a file of JSON lines, and a run with the same file goes
 on after it.
 
-Which lines a file of tests reaches is found by running each file in a process of its own (a program
-that one file has compiled is not traced again in the next), and is kept in lines-AREA.json.
+Which lines a file of tests reaches is found by running each file in a process of its own, without
+programs compiled before (one that is loaded runs no lines), and is kept in lines-AREA.json.
 
 --marked chooses the tests, as pytest's -m: "not slow" by default. A run with --marked slow and
 --survivors of an earlier run asks whether the cases left to `make test-all` find what others do
@@ -244,6 +244,8 @@ def lines_reached(copy: Path, area: str, marked: str) -> dict[str, Reached]:
     for number, name in enumerate(files, 1):
         if name in rows:
             continue
+        # A program that an earlier file compiled would be loaded, and its lines not be run.
+        shutil.rmtree(copy / ".pytest_cache", ignore_errors=True)
         begun = time.time()
         ended = run(
             copy, ["coverage", "run", "--data-file=lines", "--source=irtcat"], marked, [name]

@@ -80,3 +80,40 @@ def test_items_on_lines_have_the_sums_of_items_at_the_nodes(model, name, n_group
     both = own[:, :, None] & own[:, None, :]
     ours, theirs = (np.asarray(table)[both] for table in (information, plain.information))
     np.testing.assert_allclose(ours, theirs, atol=N_ROWS * error)
+
+
+def test_marginal_likelihoods_are_products_of_integrals():
+    """Of independent abilities, where every item measures one of them."""
+    rng = np.random.default_rng(1)
+    bank, pattern = items_of_one_ability_each("2pl", rng)
+    x = bank.simulate(rng.standard_normal((N_ROWS, DIMS)), seed=1).to_numpy()
+    line = np.linspace(-8, 8, 2001)
+    p = bank.probability(np.repeat(line[:, None], DIMS, axis=1))  # at equal abilities
+    log_lik = np.where(x[:, :, None] == 1, np.log(p), np.log1p(-p))
+    by_ability = np.einsum("rin,id->rdn", log_lik, pattern)
+    density = np.exp(-0.5 * line**2) / np.sqrt(2 * np.pi) * (line[1] - line[0])
+    exact = np.log(np.exp(by_ability) @ density).sum(axis=1)
+    posterior = np.exp(by_ability) * density
+    posterior /= posterior.sum(axis=2, keepdims=True)
+    centre = posterior @ line
+    spread = np.sqrt(posterior @ line**2 - centre**2)
+    design = PopulationDesign(DIMS, DIMS, True, 1, True)
+    numbers = population_numbers(
+        np.zeros((1, DIMS)), np.eye(DIMS)[None], design._replace(full=True)
+    )
+    with precision("float64") as dtype:
+        template = jax.tree.map(lambda a: jnp.asarray(a, dtype), bank.model)
+        items = PackedItems(template, jnp.asarray(bank.parameters()), jnp.ones(N_ITEMS))
+        rule = as_rule(adaptive_quadrature(DIMS), pattern, DIMS, dtype, is_product=True)
+        program = e_step_program(rule, items, numbers, design, False)
+        roots = [np.diag(sd) for sd in spread]
+        ((layout, placed),) = program.layouts([np.zeros(N_ROWS, int)], [(centre, roots)])
+        rows = ResponseRows(
+            jnp.asarray(x.astype(np.int8)),
+            jnp.ones(N_ROWS),
+            layout,
+            has_missing=False,
+            nodes=placed,
+        )
+        found = program(items, jnp.asarray(numbers), rows).belief.log_z
+    np.testing.assert_allclose(found, exact, atol=0.02)
