@@ -11,7 +11,7 @@ from irtcat import EM, fit
 from irtcat._common.checks import InputError
 from irtcat.bank import ItemBank
 from irtcat.responses import Responses
-from irtcat.service.attempts import library, people, recalibration
+from irtcat.service.attempts import library, people, recalibration, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.definition import publish_report
@@ -256,3 +256,17 @@ def test_what_cannot_be_recalibrated(service, published):
     take(service, published)
     with pytest.raises(InputError, match="all answers are in one category"):
         recalibration.recalibrate(service, published, actor="ada", least_answers=2)
+
+
+@pytest.mark.parametrize("marks", [("yes", "no"), ("1", "0"), (True, np.nan)])
+def test_pretest_marks_are_read_as_the_engine_reads_them(service, marks):
+    """All answers counted as pretest ones where the column was text, or had empty cells."""
+    cells = [marks[mark is False] for mark in bank().items["pretest"].tolist()]
+    marked = replace(bank(), items=bank().items.assign(pretest=pd.Series(cells, bank().item_ids)))
+    test = definition(sections=SECTIONS, time_limit=None)
+    name = library.publish(service, test, marked, items(), actor="test", n_simulated=20)[0]
+    scored = results.scored_answers(attempt_of(service, take(service, name)))
+    assert len(scored) == 9
+    assert not scored.keys() & set(PRETEST)
+    promoted = recalibration._promoted(test, marked, ["q5"])
+    assert promoted.items["pretest"].tolist() == [item == "q6" for item in marked]

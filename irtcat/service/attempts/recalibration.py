@@ -272,16 +272,16 @@ def publish_recalibrated(
 
 def _promoted(definition: TestDefinition, bank: ItemBank, operational: Sequence[str]) -> ItemBank:
     """The bank with items no longer marked as pretest items."""
-    columns = {
-        section.config.pretest
+    configs = {
+        section.config.pretest: section.config
         for section in definition.sections
         if isinstance(section, Adaptive) and section.config.pretest
     }
-    if not columns:
+    if not configs:
         raise argument_error("operational", "empty in a test without pretest items", operational)
     at, items = bank.positions(list(operational)), bank.items.copy()
-    for column in columns:
-        marks = np.asarray(items[column].fillna(False).astype(bool)).copy()
+    for column, config in configs.items():
+        marks = pretest_of(bank, config).copy()
         marks[at] = False
         items[column] = marks
     return replace(bank, items=items)

@@ -11,6 +11,7 @@ import pandas as pd
 import sqlalchemy as sa
 from pydantic import BaseModel, Field
 
+from irtcat.cat import pretest_of
 from irtcat.cat.rules import greatest_rate
 from irtcat.models import expected_responses, response_variances, take
 from irtcat.service.attempts.attempt import Attempt, attempt_of
@@ -67,12 +68,8 @@ def scored_answers(attempt: Attempt) -> dict[str, int | None]:
             break
         answers = {name: a for name, a in progress.answers.items() if a.section == at}
         if isinstance(section, Adaptive):
-            column = section.config.pretest
             pool = attempt.test.pools[at]
-            marks = np.zeros(pool.n_items, bool)
-            if column:
-                marks = np.asarray(pool.items[column]).astype(bool)
-            pretest = set(pool.item_ids[marks].tolist())
+            pretest = set(pool.item_ids[pretest_of(pool, section.config)].tolist())
             out |= {name: a.code for name, a in answers.items() if name not in pretest}
         elif isinstance(section, Fixed) and section.scored:
             for name in section.items:
