@@ -341,6 +341,14 @@ def test_tickets(service, published, clock):
         ticket(service, published)
 
 
+def test_no_ticket_for_a_test_that_another_process_retired(service, published, database):
+    other = open_service(database)
+    ticket(other, published)  # it has the test in memory
+    library.retire(service, published, actor="test")
+    with pytest.raises(ConflictError, match="retired"):
+        ticket(other, published)
+
+
 def row_of(service, name):
     return service.row(tables.attempts.select().where(tables.attempts.c.id == name))
 

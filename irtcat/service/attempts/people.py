@@ -115,7 +115,9 @@ def open_test(service: Service, test: str) -> PublishedTest:
         ConflictError: for a test that is retired.
     """
     published = published_test(service, test)
-    if published.status != "open":
+    # Another process may have retired it after this one read it.
+    status = sa.select(tables.tests.c.status).where(tables.tests.c.id == test)
+    if service.scalar(status) != "open":
         raise ConflictError(f"The test {published.definition.title!r} is retired.")
     return published
 
