@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import json
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,14 +32,7 @@ from irtcat.service.base.metrics import DELIVERIES as OUTCOMES
 from irtcat.service.outbox.addresses import AddressError, check_public, checked_address
 from irtcat.service.outbox.sending import DELIVERIES
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import (
-    Acted,
-    AttemptChanged,
-    Service,
-    TestPublished,
-    new_id,
-    new_secret,
-)
+from irtcat.service.storage.context import Acted, AttemptChanged, Service, TestPublished, new_id
 
 EVENTS = {
     "attempt.started": "a person began a test",
@@ -95,7 +89,7 @@ def add_webhook(
     """
     _check_url(url, private)
     _check_events(events)
-    added = Webhook(id=new_id("w"), secret=f"whsec_{new_secret()}")
+    added = Webhook(id=new_id("w"), secret=f"whsec_{_new_key()}")
     with service.database.writing():
         service.insert(
             tables.webhooks,
@@ -228,8 +222,13 @@ def signature(secret: str, message: str, timestamp: int, body: str) -> str:
     return "v1," + base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
 
 
+def _new_key() -> str:
+    """A random key in base64: in its form for URLs, receivers' libraries read another key."""
+    return base64.b64encode(secrets.token_bytes(24)).decode()
+
+
 def _key(secret: str) -> bytes:
-    """The key of a secret: base64 after the prefix, which receivers' libraries expect."""
+    """The key of a secret: base64 after the prefix; earlier secrets had its form for URLs."""
     text = secret.removeprefix("whsec_").replace("-", "+").replace("_", "/")
     return base64.b64decode(text + "=" * (-len(text) % 4))
 
