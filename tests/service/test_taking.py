@@ -341,6 +341,17 @@ def test_tickets(service, published, clock):
         ticket(service, published)
 
 
+def test_the_grace_of_a_wide_limit_does_not_open_a_narrow_one(service, clock):
+    """The item's time was over for 81 seconds, that of the section for one."""
+    section = {"kind": "fixed", "items": ["q0", "q1"], "time_limit": 100, "item_time_limit": 20}
+    test = publish(service, sections=[section], time_limit=None)
+    taker = Taker(service, ticket(service, test).token)
+    clock.move(101)
+    with pytest.raises(ConflictError):
+        taker.answer()
+    assert attempt_of(service, taker.attempt).progress.answers["q0"].response is None
+
+
 def test_no_ticket_for_a_test_that_another_process_retired(service, published, database):
     other = open_service(database)
     ticket(other, published)  # it has the test in memory

@@ -206,16 +206,15 @@ class Attempt:
         An attempt that was abandoned is finished.
         """
         idle = self.seconds() if self.is_left() else 0.0
-        if idle >= self.test.definition.abandoned_after and self.remaining().expired not in (
+        if idle >= self.test.definition.abandoned_after and self.remaining().expired() not in (
             "test",
             "section",
         ):
             with self._by_system():
                 self.add("finish", reason=ABANDONED)
         while self.progress.status == "running":
-            remaining = self.remaining()
-            scope = remaining.expired
-            if not scope or getattr(remaining, scope) > -grace:
+            scope = self.remaining().expired(grace)
+            if not scope:
                 return
             with self._by_system():
                 self.add("timeout", scope=scope)

@@ -53,11 +53,13 @@ class Remaining:
     section: float
     item: float
 
-    @property
-    def expired(self) -> str:
-        """The widest limit that has passed: "test", "section" or "item"; empty if none has."""
+    def expired(self, grace: float = 0.0) -> str:
+        """The widest limit that has passed: "test", "section" or "item"; empty if none has.
+
+        With a ``grace`` it passed at least so many seconds ago.
+        """
         for scope in ("test", "section", "item"):
-            if getattr(self, scope) <= 0:
+            if getattr(self, scope) <= -grace:
                 return scope
         return ""
 
