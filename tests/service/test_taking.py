@@ -341,6 +341,17 @@ def test_tickets(service, published, clock):
         ticket(service, published)
 
 
+def test_reopening_adds_its_seconds_however_late_the_time_limit_was_noticed(service, clock):
+    section = {"kind": "fixed", "items": ["q0", "q1"], "time_limit": 500}
+    test = publish(service, sections=[section])
+    taker = Taker(service, ticket(service, test).token)
+    clock.move(7200)
+    assert taker("current")["page"] == "finished"
+    proctoring.reopen(service, taker.attempt, actor="proctor", reason="power cut", seconds=300)
+    left = taker("current")["time"]
+    assert (left["test"], left["section"]) == (300, 300)
+
+
 def test_the_grace_of_a_wide_limit_does_not_open_a_narrow_one(service, clock):
     """The item's time was over for 81 seconds, that of the section for one."""
     section = {"kind": "fixed", "items": ["q0", "q1"], "time_limit": 100, "item_time_limit": 20}

@@ -190,6 +190,10 @@ class Progress:
 
     def _reopen(self, event: Event) -> None:
         self.status, self.reason = "running", ""
+        # Else the time until somebody noticed that a limit had passed would use up the new one.
+        test, section = self.definition.time_limit, getattr(self.part, "time_limit", None)
+        self.used_test = min(self.used_test, self._limit(test) + self.extra_test)
+        self.used_section = min(self.used_section, self._limit(section) + self.extra_section)
         self.extra_test += event["seconds"]
         self.extra_section += event["seconds"]
 
