@@ -14,7 +14,8 @@ from irtcat.scoring import score
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import exports, library, people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
-from irtcat.service.attempts.ratings import rate, rating_statistics, rating_task
+from irtcat.service.attempts.ratings import rate, rating_queue, rating_statistics, rating_task
+from irtcat.service.base.errors import NotFoundError
 from irtcat.service.content import Item, ItemSet, Key
 from tests.service import helpers
 from tests.service.test_taking import Taker, to_adaptive
@@ -43,6 +44,39 @@ def test_numbers_are_not_damaged(monkeypatch, response, written):
         exports, "result_table", lambda *_: pd.DataFrame({"response": [response], "z": [-1.5]})
     )
     assert exports.results_csv(None, "t") == f"response,z\r\n{written},-1.5\r\n"
+
+
+def with_essays(*names):
+    """The bank and the items of the small test, with essays of two points, e1 one of the bank."""
+    plain, known = helpers.items(), [f"q{n}" for n in helpers.NUMBERS]
+    thresholds = [[b, np.nan] for b in np.linspace(-1.5, 1.5, len(known))] + [[-0.5, 0.5]]
+    bank = ItemBank.from_thresholds(1.2, thresholds, "gpcm", item_ids=[*known, "e1"])
+    essays = [Item(name, "essay", "<p>Explain.</p>") for name in names]
+    keys = [*plain.keys.values(), *(Key(name, "rubric", max_score=2) for name in names)]
+    return bank, ItemSet([*plain.items.values(), *essays], keys)
+
+
+def test_a_rating_is_of_the_response_that_stands(tmp_path):
+    """Two people rated two different texts, and the second text had the score of both."""
+    section = {"kind": "fixed", "items": ["q0", "e1"], "review": True}
+    test = helpers.definition(sections=[section, {"kind": "fixed", "items": ["q1"]}])
+    with open_service(str(tmp_path / "tests.db"), create=True) as service:
+        name = library.publish(service, test, *with_essays("e1"), actor="t", n_simulated=20)[0]
+        taker = Taker(service, people.issue_ticket(service, name, actor="test").token)
+        about = service, taker.attempt, "e1", 2
+        taker.answer()
+        taker("answer", number=2, response="A draft.")
+        assert rating_queue(service, "a").empty
+        with pytest.raises(NotFoundError):
+            rate(*about, rater="a", actor="test")
+        proctoring.finish(service, taker.attempt, actor="test", reason="ill")
+        assert rating_queue(service, "a")["item"].tolist() == ["e1"]
+        assert rate(*about, rater="a", actor="test") == "open"
+        proctoring.reopen(service, taker.attempt, actor="test", reason="well again")
+        taker("go", place=2)
+        taker("answer", number=2, response="Another text.")
+        taker("proceed")
+        assert [rate(*about, rater=it, actor="test") for it in "ba"] == ["open", "scored"]
 
 
 @pytest.mark.parametrize("ratings", [(0.5,), (0.5, 0.5), (1, 0, 0.5)])

@@ -88,7 +88,9 @@ class Attempt:
         )
         self._written += len(self._new)
         progress = self.progress
-        waiting = sorted(n for n, a in progress.answers.items() if a.code is None)
+        waiting = sorted(
+            n for n, a in progress.answers.items() if a.code is None and progress.stands(n)
+        )
         kinds = tuple(event["kind"] for event in self._new)
         self.service.publish(
             AttemptChanged(self.id, self.test.id, self.head["person"], kinds, tuple(waiting))
@@ -273,6 +275,10 @@ class Attempt:
             session = self.session()
             with engine_time("answer"):
                 session.answer(item, code + self.test.first_code, seconds)
+        if item in self.progress.answers:  # ratings are of the response that it had
+            rated = tables.ratings.c
+            of_item = (rated.attempt == self.id) & (rated.item == item)
+            self.service.database.run(tables.ratings.delete().where(of_item))
         self.add("answer", item=item, response=response, code=code, seconds=seconds)
         self._next_after(item)
 

@@ -238,6 +238,11 @@ class Progress:
         shown = seconds if self.current == item and self.status == "running" else 0.0
         return self.used_by_item.get(item, 0.0) + shown
 
+    def stands(self, item: str) -> bool:
+        """Whether the answer to an item can no longer be changed."""
+        reviewed = self.to_review() and self.answers[item].section == self.section
+        return self.is_over or not reviewed
+
     def to_review(self) -> bool:
         """Whether answers of the current section may be changed until its end."""
         return isinstance(self.part, Fixed) and self.part.review

@@ -16,6 +16,7 @@ from irtcat._common.checks import InputError, argument_error, is_number
 from irtcat.agreement import cohen_kappa
 from irtcat.service.attempts.attempt import Attempt, attempt_of, opened
 from irtcat.service.attempts.library import published_test
+from irtcat.service.attempts.progress import Answer
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Acted, Service
@@ -62,9 +63,7 @@ def rating_task(service: Service, attempt: str, item: str) -> dict[str, Any]:
         NotFoundError: for an unknown attempt, or an item that does not wait for a score.
     """
     it = attempt_of(service, attempt)
-    answer = it.progress.answers.get(item)
-    if answer is None or answer.code is not None:
-        raise NotFoundError("This response does not wait for a score.")
+    answer = _waiting(it, item)
     key, content = it.test.items.keys[item], it.test.item(item)
     scores = _scores(it, item)
     return {
@@ -79,6 +78,18 @@ def rating_task(service: Service, attempt: str, item: str) -> dict[str, Any]:
         "scores": scores,
         "max_score": scores[-1],
     }
+
+
+def _waiting(it: Attempt, item: str) -> Answer:
+    """The answer to an item that waits for a score; one that may still be changed does not.
+
+    Raises:
+        NotFoundError: for another item.
+    """
+    answer = it.progress.answers.get(item)
+    if answer is None or answer.code is not None or not it.progress.stands(item):
+        raise NotFoundError("This response does not wait for a score.")
+    return answer
 
 
 def _scores(it: Attempt, item: str) -> list[float]:
@@ -113,9 +124,7 @@ def rate(
     if not isinstance(comment, str) or len(comment) > 2000:
         raise argument_error("comment", "a text of at most 2,000 characters", comment)
     with opened(service, attempt, actor=actor) as it:
-        answer = it.progress.answers.get(item)
-        if answer is None or answer.code is not None:
-            raise NotFoundError("This response does not wait for a score.")
+        _waiting(it, item)
         code = it.test.items.keys[item].category(score) if is_number(score) else None
         possible = _scores(it, item)
         if code is None or not 0 <= code < len(possible):
