@@ -79,6 +79,24 @@ def test_a_rating_is_of_the_response_that_stands(tmp_path):
         assert [rate(*about, rater=it, actor="test") for it in "ba"] == ["open", "scored"]
 
 
+@pytest.mark.parametrize(
+    ("section", "n_waiting"),
+    [
+        ({"kind": "practice", "items": ["x1"]}, 0),
+        ({"kind": "fixed", "items": ["x1"], "scored": False}, 1),
+    ],
+)
+def test_a_result_does_not_wait_for_ratings_that_it_does_not_count(tmp_path, section, n_waiting):
+    test = helpers.definition(sections=[section, {"kind": "fixed", "items": ["q0"]}])
+    with open_service(str(tmp_path / "tests.db"), create=True) as service:
+        name = library.publish(service, test, *with_essays("x1"), actor="t", n_simulated=20)[0]
+        taker = Taker(service, people.issue_ticket(service, name, actor="test").token)
+        taker("answer", number=1, response="Some text.")
+        taker.answer()
+        assert taker.view["report"]["score"] is not None
+        assert len(rating_queue(service, "a")) == n_waiting
+
+
 @pytest.mark.parametrize("ratings", [(0.5,), (0.5, 0.5), (1, 0, 0.5)])
 def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, monkeypatch, ratings):
     names = [f"q{n}" for n in helpers.NUMBERS]

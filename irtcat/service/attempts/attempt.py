@@ -257,6 +257,8 @@ class Attempt:
         if item not in progress.items:
             raise ConflictError("This item is not shown at the moment.")
         response, code = self.test.coded(item, response)
+        if isinstance(part, Practice):
+            code = code or 0  # nobody rates practice
         if response is None and not self.may_skip():
             raise InputError("An answer is required to continue.")
         known = progress.answers.get(item)

@@ -83,7 +83,10 @@ def scored_answers(attempt: Attempt) -> dict[str, int | None]:
 
 def waiting_items(attempt: Attempt) -> list[str]:
     """Items whose answers people have to score before there is a result."""
-    return [name for name, answer in attempt.progress.answers.items() if answer.code is None]
+    definition = attempt.test.definition
+    scored = [section in definition.scored_sections for section in definition.sections]
+    answers = attempt.progress.answers.items()
+    return [name for name, it in answers if it.code is None and scored[it.section]]
 
 
 def attempt_result(attempt: Attempt) -> Result | None:
