@@ -204,11 +204,10 @@ def _content_faults(
     if without:
         advice = "Add a file for each, or leave it out of the bank." if is_scored else ""
         out.append(Fault.of(field, "items that have content", without, advice))
-    if not is_scored:
-        return out
     no_key = [item for item in ids if item in items.items and item not in items.keys]
-    if no_key:
+    if no_key and is_scored:
         out.append(Fault.of(field, "items that have a key", no_key))
+    # Also of a section without a score: its answers are coded in the categories of the bank.
     keys = {item: items.keys[item] for item in ids if item in items.keys}
     return [*out, *_key_faults(section, field, bank, keys)]
 
@@ -222,7 +221,7 @@ def _key_faults(
     other = [
         f"{brief(item)} ({key.categories} in its key, {sizes[item]} in the bank)"
         for item, key in keys.items()
-        if key.categories != sizes[item]
+        if key.categories != sizes.get(item, key.categories)
     ]
     if other:
         must = "items whose keys have as many categories as the bank"

@@ -237,6 +237,14 @@ def test_fixed_sections_may_have_items_scored_by_people():
     assert check_definition(definition, BANK, replace(CONTENT, keys=keys)) == ()
 
 
+def test_keys_fit_the_bank_also_where_answers_are_not_scored():
+    """Publishing passed, and takers could not give the answer of the third category."""
+    keys = {**CONTENT.keys, "i7": Key(3)}
+    definition = test_of(Fixed(items=["i1"]), Fixed(items=["i7"], scored=False))
+    faults = faults_of(definition, content=replace(CONTENT, keys=keys))
+    assert "Got i7 (3 in its key, 2 in the bank)." in faults["sections[2].items"]
+
+
 def test_a_questionnaire_needs_neither_bank_nor_keys():
     content = replace(CONTENT, items={**CONTENT.items, "q1": Item("q1")})
     definition = test_of(Adaptive(config=CALM), Fixed(items=["q1"], scored=False))
