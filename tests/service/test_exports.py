@@ -79,6 +79,23 @@ def test_a_rating_is_of_the_response_that_stands(tmp_path):
         assert [rate(*about, rater=it, actor="test") for it in "ba"] == ["open", "scored"]
 
 
+def test_answers_without_a_key_are_no_scores(tmp_path):
+    """They were all wrong for recalibration, and the item drifted (z = -10)."""
+    sections = [{"kind": "fixed", "items": [name], "scored": name == "q0"} for name in ("q0", "q1")]
+    plain = helpers.items()
+    items = ItemSet(plain.items, [key for key in plain.keys.values() if key.item != "q1"])
+    with open_service(str(tmp_path / "tests.db"), create=True) as service:
+        test, bank = helpers.definition(sections=sections), helpers.bank()
+        name = library.publish(service, test, bank, items, actor="test", n_simulated=20)[0]
+        taker = Taker(service, people.issue_ticket(service, name, actor="test").token)
+        taker.answer()
+        taker.answer()
+        np.testing.assert_array_equal(
+            exports.responses_of(service, name).to_numpy()[0, :2], [1, np.nan]
+        )
+        assert results.item_statistics(service, name)["item"].tolist() == ["q0"]
+
+
 @pytest.mark.parametrize(
     ("section", "n_waiting"),
     [

@@ -90,8 +90,8 @@ def answers_csv(service: Service, test: str, *, names: bool = False) -> str:
 def responses_of(service: Service, test: str) -> Responses:
     """The scored responses of all finished attempts at a test, for recalibration.
 
-    Pretest items are among them; items without an answer are missing. The codes are the bank's, so
-    that ``irtcat fit responses.npz --anchors bank.npz`` continues its scale.
+    Pretest items are among them; items without an answer or a key are missing. The codes are the
+    bank's, so that ``irtcat fit responses.npz --anchors bank.npz`` continues its scale.
 
     Raises:
         NotFoundError: for an unknown test.
@@ -99,7 +99,8 @@ def responses_of(service: Service, test: str) -> Responses:
     """
     published = published_test(service, test)
     ids = published.bank.item_ids.tolist()
-    at = {name: column for column, name in enumerate(ids)}
+    keys = published.items.keys  # without one an answer has category 0, whatever it is
+    at = {name: column for column, name in enumerate(ids) if name in keys}
     attempts = _finished(service, test)
     values = np.full((len(attempts), len(ids)), np.nan)
     for row, attempt in enumerate(attempts):

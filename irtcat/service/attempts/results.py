@@ -261,7 +261,8 @@ def _targets(test: PublishedTest) -> dict[str, float]:
             for name in test.pools[at].item_ids.tolist():
                 out[name] = np.nan if rate is None else rate
         elif isinstance(section, Fixed):
-            out |= {name: np.nan for name in section.items if name in test.categories}
+            known = test.categories.keys() & test.items.keys.keys()
+            out |= {name: np.nan for name in section.items if name in known}
     return out
 
 
