@@ -80,6 +80,22 @@ def test_alarm_of_aberrant_patterns(service, clock):
     assert again != pytest.approx(expected)
 
 
+def test_the_pattern_of_changed_answers(service, clock):
+    """As many answers as before, all of them changed: lz* stayed at 1.7, and is -6.0."""
+    names = [f"q{n}" for n in range(12)]
+    sections = [{"kind": "fixed", "items": names, "review": True}]
+    taker = take(service, publish(service, sections=sections, time_limit=None))
+    for at in range(12):
+        clock.move(3)
+        taker.answer(right=at < 6)
+    assert kinds(proctoring.live_board(service)) == {taker.attempt: set()}
+    for at in range(12):
+        clock.move(3)
+        taker("go", place=at + 1)
+        taker.answer(right=at >= 6)
+    assert kinds(proctoring.live_board(service)) == {taker.attempt: {"pattern"}}
+
+
 def _difficulties(service, taker):
     table = attempt_of(service, taker.attempt).test.bank.to_frame()
     return table.index, table["b"]

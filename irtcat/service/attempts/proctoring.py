@@ -206,13 +206,14 @@ class Watched:
     Attributes:
         lock: held while the attempt is brought up to date.
         updated: time stamp of the last event that is applied.
-        lz_star: lz* of the answers so far, and of how many answers; NaN without a value.
+        lz_star: lz* of the answers so far; NaN without a value.
+        fitted: category by item of the answers that it was computed from.
     """
 
     def __init__(self, service: Service, name: str):
         self.attempt, self.lock, self.updated = attempt_of(service, name), RLock(), ""
-        self.lz_star, self.n_fitted = math.nan, -1
-        self.rapid: list[str] = []
+        self.lz_star, self.rapid = math.nan, list[str]()
+        self.fitted: dict[str, int] = {}
         self.codes: dict[str, int] = {}
 
     def bring_up_to_date(self, service: Service, updated: str) -> None:
@@ -267,7 +268,7 @@ def _fit_patterns(watched: list[Watched]) -> None:
     """Compute lz* of the attempts whose answers changed, those of one test together."""
     by_test: dict[str, list[Watched]] = {}
     for state in watched:
-        if len(state.codes) >= LEAST_ANSWERS and state.n_fitted != len(state.codes):
+        if len(state.codes) >= LEAST_ANSWERS and state.fitted != state.codes:
             by_test.setdefault(state.attempt.test.id, []).append(state)
     for states in by_test.values():
         bank = states[0].attempt.test.bank
@@ -280,7 +281,7 @@ def _fit_patterns(watched: list[Watched]) -> None:
         except InputError:  # a model without lz*
             measures = pd.Series(np.nan, index=range(len(states)))
         for state, value in zip(states, measures, strict=False):
-            state.lz_star, state.n_fitted = float(value), len(state.codes)
+            state.lz_star, state.fitted = float(value), state.codes
 
 
 def _signs(state: Watched, silent_after: float) -> dict[str, Any]:
