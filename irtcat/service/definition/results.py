@@ -105,7 +105,8 @@ def scaled(
             below = ndtr((cuts - theta) / se) if se > 0 else (cuts > theta).astype(float)
         shares = np.diff([0.0, *below, 1.0])
         probabilities = dict(zip(labels, shares.tolist(), strict=True))
-        starts = [cut.from_score for cut in definition.cuts]
+        # A cut of 0.1 + 0.2 is 0.3, as the reported scores are.
+        starts = np.round([cut.from_score for cut in definition.cuts], scale.decimals)
         level = labels[int(np.searchsorted(starts, reported, side="right"))]
     return ScaledScore(
         score=reported,

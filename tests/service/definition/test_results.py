@@ -59,6 +59,11 @@ def test_the_most_probable_level_is_the_reported_one_or_next_to_a_cut():
         assert scaled(one, theta, 0.4).probability >= 0.5
 
 
+def test_a_cut_with_rounding_error_is_the_reported_score():
+    test = replace(TEST, score=ScoreScale(), cuts=[Cut(label="High", from_score=0.1 + 0.2)])
+    assert scaled(test, 0.3, 0.2).level == "High"
+
+
 def test_scores_beyond_the_scale():
     low, high = scaled(TEST, -4.0, 0.3), scaled(TEST, 3.1, 0.3)
     assert (low.score, low.lower, low.is_clipped) == (200, 200, True)
