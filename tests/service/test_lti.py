@@ -21,7 +21,7 @@ from irtcat.service.attempts.devices import attempt_key
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
 from irtcat.service.lti.connection import Connection, PlatformError
-from irtcat.service.lti.grades import send_again, send_due
+from irtcat.service.lti.grades import _comment, send_again, send_due
 from irtcat.service.lti.platforms import add_platform
 from irtcat.service.operations.background import end_due
 from irtcat.service.outbox.audit import audit_entries
@@ -695,6 +695,11 @@ def test_the_grade_of_an_attempt_out_of_time_is_sent(person, service, published,
     assert state_of_grade(service) == "waiting"
     assert send_due(app.state.lti) == 1
     assert lms.scores[-1]["activityProgress"] == "Completed"
+
+
+def test_a_comment_has_all_digits_of_the_score():
+    report = {"score": 12345.67, "lower": 12300.0, "upper": 1234567.25}
+    assert _comment(report) == "12345.67 (12300 to 1234567.25)"
 
 
 def test_an_attempt_that_is_reopened_has_no_grade_until_its_end(

@@ -65,9 +65,9 @@ def _comment(report: dict[str, Any]) -> str:
     """The part of the score report that fits in a line: what the test shows, and nothing else."""
     parts = []
     if report.get("score") is not None:
-        text = f"{report['score']:g}"
+        text = f"{report['score']:.15g}"  # all digits: with :g alone there are six
         if report.get("lower") is not None:
-            text += f" ({report['lower']:g} to {report['upper']:g})"
+            text += f" ({report['lower']:.15g} to {report['upper']:.15g})"
         parts.append(text)
     if report.get("level"):
         parts.append(str(report["level"]))
