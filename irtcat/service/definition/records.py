@@ -442,6 +442,9 @@ class Accommodations(Record):
 LEAST_ABANDONED = 3600.0
 """Seconds after which an attempt may be abandoned at the earliest."""
 
+MOST_ABANDONED = 1000 * 365.25 * 24 * 3600.0
+"""Seconds after which it is abandoned at the latest; Python's dates end in the year 9999."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TestDefinition(Record):
@@ -466,8 +469,8 @@ class TestDefinition(Record):
         cuts: levels of performance, from the lowest to the highest.
         accommodations: those that a person may be granted.
         abandoned_after: seconds without an answer or another step after which an attempt is
-            abandoned: it ends, and the answers so far are scored. At least an hour; a pause by
-            staff does not count. Time limits end an attempt earlier.
+            abandoned: it ends, and the answers so far are scored. At least an hour, at
+            most 1,000 years; a pause by staff does not count. Time limits end an attempt earlier.
         raters: people who score each response that no key scores: 1, or 2 who do not see each
             other's score, and a third one where they differ.
 
@@ -507,6 +510,9 @@ class TestDefinition(Record):
         out = self._cut_faults()
         if self.abandoned_after < LEAST_ABANDONED:
             must = "at least an hour: an essay takes long without a step"
+            out.append(Fault.of("abandoned_after", must, self.abandoned_after))
+        if self.abandoned_after > MOST_ABANDONED:
+            must = "at most 1,000 years: dates end in the year 9999"
             out.append(Fault.of("abandoned_after", must, self.abandoned_after))
         if not self.scored_sections:
             must = "a list with an adaptive section, or a fixed one whose answers are scored"

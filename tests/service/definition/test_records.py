@@ -215,6 +215,7 @@ BAD = {
     "language number": ("language = 1", "`language` field must be a language"),
     "time": ('time_limit = "soon"', "`time_limit` field must be seconds"),
     "time below 0": ("time_limit = -1", "`time_limit` field must be seconds as a number above 0"),
+    "late": ("abandoned_after = 1e12", "`abandoned_after` field must be at most 1,000 years"),
     "warnings": ("time_warnings = 60", "`time_warnings` field must be a list of times. Got 60."),
     "one warning": ("time_warnings = [0]", "`time_warnings[1]` field must be seconds"),
     "control character": ('description = "\\u0007"', "`description` field must be text without"),
