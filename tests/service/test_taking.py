@@ -318,6 +318,12 @@ def test_a_device_whose_reply_was_lost_begins_again(service, published):
         taking.begin(service, given.token, key)
 
 
+def test_tickets_open_before_they_expire(service, published, clock):
+    now = clock.utc
+    with pytest.raises(InputError, match="`expires` argument must be a time after `opens`"):
+        ticket(service, published, opens=now + timedelta(hours=1), expires=now)
+
+
 def test_tickets(service, published, clock):
     now = clock.utc
     early = ticket(service, published, opens=now + timedelta(hours=1))

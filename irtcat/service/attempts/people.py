@@ -150,6 +150,8 @@ def issue_ticket(
             must = f"some of those that the test allows ({', '.join(allowed) or 'none'})"
             raise argument_error("accommodations", must, name)
     times = {"opens": _time("opens", opens), "expires": _time("expires", expires)}
+    if opens and expires and not opens < expires:
+        raise argument_error("expires", "a time after `opens`", expires.isoformat())
     token = new_secret()
     with service.database.writing():
         if person is None:

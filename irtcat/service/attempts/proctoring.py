@@ -212,7 +212,8 @@ class Watched:
 
     def __init__(self, service: Service, name: str):
         self.attempt, self.lock, self.updated = attempt_of(service, name), RLock(), ""
-        self.lz_star, self.rapid = math.nan, list[str]()
+        self.lz_star = math.nan
+        self.rapid: list[str] = []
         self.fitted: dict[str, int] = {}
         self.codes: dict[str, int] = {}
 
