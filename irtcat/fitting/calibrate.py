@@ -218,8 +218,8 @@ def fit(
             ability, its SD, on the scale where the SDs are 1.
         pattern: which item measures which ability, where that is known: items x factors of 0 and 1
             (an array, or a DataFrame by item id), or a mapping factor -> item ids. For a bifactor
-            structure the specific factors only; also a list with the name of each item's specific
-            factor (None for an item of the general factor alone).
+            structure the specific factors only; also a list (or a Series by item id) with the name
+            of each item's specific factor (None for an item of the general factor alone).
         correlated: whether the abilities of a pattern may correlate (SDs are 1 in either case);
             with a two-tier structure the general ones.
         structure: "bifactor" (a general ability of all items, and at most one specific ability an

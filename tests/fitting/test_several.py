@@ -605,7 +605,8 @@ def test_patterns_in_any_form(data):
         assert design.factors == (["F1", "F2"] if form is PATTERN else ["u", "v"])
     specific = np.repeat(np.eye(2), 8, axis=0)
     whole = np.column_stack([np.ones(16), specific])
-    for form in (["a"] * 8 + ["b"] * 8, specific, whole):
+    by_id = pd.Series(["a"] * 8 + ["b"] * 8, index=data.item_ids)
+    for form in (["a"] * 8 + ["b"] * 8, by_id.sample(frac=1, random_state=0), specific, whole):
         design = latent_design(data, None, form, correlated=False, structure="bifactor")
         np.testing.assert_array_equal(design.pattern, whole)
 

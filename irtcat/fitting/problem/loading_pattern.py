@@ -59,7 +59,9 @@ def _from_mapping(pattern: Mapping[Any, Any], ids: list[str]) -> tuple[FloatArra
 
 
 def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
-    """The name of each item's specific factor; None or NaN for none."""
+    """The name of each item's specific factor, a Series by item id; None or NaN for none."""
+    if isinstance(pattern, pd.Series) and has_ids(pattern):
+        pattern = by_id("pattern", pattern, ids, "item", "label")
     labels = pd.Series(list(pattern), dtype=object)
     if len(labels) != len(ids):
         raise argument_error("pattern", f"of {len(ids)} labels, one an item", len(labels))
