@@ -144,3 +144,10 @@ def test_where_something_else_fixes_the_scale():
         assert "slope" not in fit(r, "2pl", **settings, **options).priors
     assert "slope" not in fit(r, "1pl", **settings).priors
     assert fit(r, "2pl", priors={"a": (1, 0.4)}, **settings).priors == {"slope": (1, 0.4)}
+
+
+def test_subjects_without_a_response_do_not_count():
+    r = answers(25, n_items=8)[0]
+    blank = np.full((10, 8), np.nan)
+    more = Responses.from_array(np.vstack([r.to_numpy(), blank]))
+    same(fit(r, **NO_ERRORS), fit(more, **NO_ERRORS))

@@ -86,7 +86,8 @@ class FitSetup:
 def _few_subjects(data: FitData) -> bool:
     """Whether the slopes need a prior: there are few subjects, and nothing else fixes the scale."""
     specification = data.specification
-    if not specification.weak_priors or data.responses.n_subjects >= FEW_SUBJECTS:
+    # Subjects without a response do not count.
+    if not specification.weak_priors or data.rows.n_subjects >= FEW_SUBJECTS:
         return False
     if specification.theta is not None or specification.features is not None:
         return False
