@@ -102,12 +102,11 @@ def estimates_of_em(
 def _item_states(estimates: Estimates, responses: Responses | ResponseSource) -> dict[str, Any]:
     """The states of the items by name (see `irtcat.bank.item_states.STATES`)."""
     start, prior, params = estimates.start, estimates.prior, estimates.params
-    constant = start.counts.max(0) >= start.item_n
     slopes = field_columns(estimates.blank, ["slope"])
     states: dict[str, Any] = {
         "estimated": True,
         "unanswered": start.item_n == 0,
-        "constant": constant & (start.item_n > 0),
+        "constant": start.constant & (start.item_n > 0),
         "weak_prior": prior.sparse,
         "at_bound": names_of_marks(estimates.at_bound, column_names(estimates.blank)),
     }

@@ -193,3 +193,15 @@ def test_refused_weights(weights, message):
 def test_what_does_not_go_with_weights(options, message):
     with pytest.raises(InputError, match=message):
         fit(Responses.from_array(X), "2pl", subject_weights=W, **options)
+
+
+def test_a_constant_item_is_constant_whatever_the_weights():
+    values = X.copy()
+    values[:, 3] = 1
+    given = {"standard_errors": "none"}
+    plain = fit(Responses.from_array(values), **given)
+    for seed in range(4):  # of which some sums have rounding
+        weights = np.random.default_rng(seed).uniform(0.5, 3, N)
+        weighted = fit(Responses.from_array(values), subject_weights=weights, **given)
+        assert weighted.bank.has("constant").tolist() == plain.bank.has("constant").tolist()
+        assert weighted.n_parameters == plain.n_parameters

@@ -253,7 +253,7 @@ def prior_table(
     few_subjects &= "slope" in stated and bool((precision[:, slopes] > 0).all())
     empty = _empty_categories(template, counts)
     _check_used(template, empty)
-    constant = counts.max(0) >= item_n
+    constant = start.constant
     uninformed = _parameters_of_unused(template, empty.T & ~constant[:, None])
     held = uninformed & ~sparse[:, None]
     # Parameters that items share, or that have a prior, are still estimated.

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from scipy.special import ndtri
 
 from irtcat._common.compilation import jit
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.specification import Specification
 from irtcat.latent import ResponseRows
 from irtcat.models import (
@@ -25,6 +25,9 @@ from irtcat.models import (
 
 JITTER, SIGN_CHANGES = 0.7, 0.1
 """SD of the random changes of a further start, and the share of slopes that change their sign."""
+
+ROUNDING = 1e-9
+"""Relative difference of sums that is only rounding."""
 
 SMALL = 2**21
 """Up to this many responses the sums are computed on the host."""
@@ -63,6 +66,11 @@ class Start(NamedTuple):
     item_n: FloatArray
     subject_n: FloatArray
     counts: FloatArray
+
+    @property
+    def constant(self) -> BoolArray:
+        """Items without responses, or with equal ones (survey weights have sums with rounding)."""
+        return self.counts.max(0) >= self.item_n * (1 - ROUNDING)
 
 
 @functools.partial(jit, static_argnames=("has_missing",))
