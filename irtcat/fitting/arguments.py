@@ -147,8 +147,8 @@ def specified(
         must = f'Responses with the solver "{solver.key}"'
         raise argument_error("responses", must, "a source", "Read them into memory.")
     _check_priors(given["priors"], cls, solver, responses)
-    grouping = check_groups(responses, given["groups"], given["reference"])
     weights = check_weights(responses, given["subject_weights"])
+    grouping = check_groups(responses, given["groups"], given["reference"], weights)
     errors: str = given["standard_errors"]
     if weights is not None:
         errors = _weighted_errors(given, structure, em)

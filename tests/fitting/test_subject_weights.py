@@ -195,6 +195,14 @@ def test_what_does_not_go_with_weights(options, message):
         fit(Responses.from_array(X), "2pl", subject_weights=W, **options)
 
 
+def test_groups_count_the_subjects_of_positive_weight():
+    for n in (0, 1):  # subjects of group a that count
+        weights = np.where(GROUP == "a", 0.0, 1.0)
+        weights[np.flatnonzero(GROUP == "a")[:n]] = 1.0
+        with pytest.raises(InputError, match="`groups`.*at least 2 subjects.*Got 'a'"):
+            fit(Responses.from_array(X), groups=GROUP, subject_weights=weights)
+
+
 def test_a_constant_item_is_constant_whatever_the_weights():
     values = X.copy()
     values[:, 3] = 1

@@ -25,8 +25,16 @@ class Grouping(NamedTuple):
     codes: IntArray
 
 
-def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping | None:
+def check_groups(
+    responses: Any, groups: Any, reference: Any = None, weights: FloatArray | None = None
+) -> Grouping | None:
     """Number the groups, reference first, others in order of appearance; None without groups.
+
+    Args:
+        responses: the responses.
+        groups: each subject's group.
+        reference: label of the reference group.
+        weights: survey weights; subjects of weight 0 do not count.
 
     Raises:
         InputError: for an unknown column or reference, a subject without a label, or a group of
@@ -45,7 +53,8 @@ def check_groups(responses: Any, groups: Any, reference: Any = None) -> Grouping
             raise argument_error("reference", f"one of the groups {names}", reference)
         names = [reference, *(name for name in names if name != reference)]
     codes = pd.Index(names).get_indexer(pd.Index(labels)).astype(np.int32)
-    n = np.bincount(codes[responses.answered], minlength=len(names))
+    counts = responses.answered if weights is None else responses.answered & (weights > 0)
+    n = np.bincount(codes[counts], minlength=len(names))
     if (n < 2).any():
         small = names[int((n < 2).argmax())]
         raise argument_error("groups", "of at least 2 subjects with responses each", f"{small!r}")
