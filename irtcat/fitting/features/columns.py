@@ -144,13 +144,18 @@ def with_centred_levels(regression: Regression, design: Design) -> Regression:
     )
 
 
+def _is_left_out(value: Any) -> bool:
+    """Whether an argument has no effect; arrays and tables cannot be compared as a whole."""
+    return value is None or (isinstance(value, int | tuple | list) and value in (1, (), []))
+
+
 def check_alone(arguments: Mapping[str, Any]) -> None:
     """Reject arguments of a fit that do not go with features.
 
     Raises:
         InputError: for such an argument.
     """
-    wrong = [name for name in NOT_WITH if arguments[name] not in (None, (), 1)]
+    wrong = [name for name in NOT_WITH if not _is_left_out(arguments[name])]
     if arguments["density"] != "normal":
         wrong.append("density")
     if wrong:
