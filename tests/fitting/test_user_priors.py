@@ -177,6 +177,7 @@ def test_the_prior_of_a_shared_parameter_does_not_depend_on_the_items_order():
     [
         ({"equal": ["slope"], "fixed": {"slope": {"i1": 2.0}}}, "share"),
         ({"equal": ["slope"], "priors": {"slope": {"i1": (1, 1), "i2": (3, 1)}}}, "share"),
+        ({"equal": ["slope"], "fixed": {"slope": [1.0] * 12}}, "finite number"),
         ({"fixed": {"slope": 50.0}}, "25"),
         ({"fixed": {"a": 1.0, "slope": 2.0}}, "once"),
     ],

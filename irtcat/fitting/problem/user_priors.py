@@ -148,19 +148,22 @@ def fixed_values(
         if parameter in first_name:
             raise argument_error("fixed", f"of {parameter} once", [first_name[parameter], name])
         first_name[parameter] = name
+        numbers = {
+            item: _fixed_number(f"fixed[{name!r}]", name, one) for item, one in by_item.items()
+        }
         shared = parameter in (*tied_parameters(template), *equal)
-        if shared and (len(by_item) < len(at) or len(set(by_item.values())) > 1):
+        if shared and (len(by_item) < len(at) or len(set(numbers.values())) > 1):
             raise argument_error(
                 f"fixed[{name!r}]", "one number: all items share the parameter", value
             )
-        for item, number in by_item.items():
+        for item, number in numbers.items():
             if str(item) not in at:
                 raise argument_error(f"fixed[{name!r}]", "about items of the responses", item)
             row = at[str(item)]
             if template.members and isinstance(value, Mapping) and not has[row, where].any():
                 advice = f"The model of {brief(item)} has no such parameter."
                 raise argument_error("fixed", f"about items that have {name}", item, advice)
-            out[row, where] = _fixed_number(f"fixed[{name!r}]", name, number)
+            out[row, where] = number
     return np.where(has, out, np.nan) if template.members else out
 
 
