@@ -9,6 +9,7 @@ replaced by the step under the bound 1/4 on the curvature, which cannot (Böhnin
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat._common.checks import InputError
+from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
@@ -24,6 +25,7 @@ from irtcat.fitting.em.covariance import inverse_blocks
 from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, check_priors
 from irtcat.fitting.evaluation import Calibrated, Prepared, finish, prepare
 from irtcat.fitting.outcome import Ending, until_small
+from irtcat.fitting.problem.user_priors import canonical
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import Joint
 from irtcat.fitting.specification import Specification
@@ -250,12 +252,19 @@ def _penalty(
     specification: Specification[Joint], n_items: int, tied: bool, dtype: np.dtype
 ) -> tuple[Penalty, dict]:
     """The penalties stated, and their description."""
-    priors: Any = specification.priors or {}
-    check_priors(priors, ("slope", "intercept"))
-    weak = {name: parameter.weak_prior for name, parameter in TwoPL.parameters.items()}
-    stated: dict[str, Any] = weak | dict(priors)
+    names = ("slope", "intercept")
+    stated: dict[str, Any] = {
+        name: parameter.weak_prior for name, parameter in TwoPL.parameters.items()
+    }
+    for name, value in dict(specification.priors or {}).items():
+        parameter = canonical("priors", name, names)
+        if value is not None and (isinstance(value, Mapping) or np.shape(value) != (2,)):
+            must = "(mean, SD) of all items with the solver joint, or None"
+            raise argument_error(f"priors[{name!r}]", must, value)
+        check_priors({name: value}, names)
+        stated[parameter] = value
     mean, precisions = np.zeros(2), np.zeros((n_items, 2))
-    for column, name in enumerate(("slope", "intercept")):
+    for column, name in enumerate(names):
         if stated[name] is not None:
             mean[column], precisions[:, column] = stated[name][0], stated[name][1] ** -2.0
     if tied:

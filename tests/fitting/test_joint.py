@@ -146,8 +146,16 @@ def test_honest_about_stopping_early():
         ({"model": "3pl"}, r'"joint" is for the models rasch, 1pl, 2pl.*"3pl"'),
         ({"weak_priors": False}, r'`weak_priors` argument is not for the solver "joint"'),
         ({"priors": {"b": (0, 1)}}, "about slope, intercept"),
+        ({"priors": {"slope": ("lognormal", 0, 0.5)}}, "of all items with the solver joint"),
+        ({"priors": {"slope": {"i1": (1, 1)}}}, "of all items with the solver joint"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         fit(Responses.from_array(simulate()[2]), solver="joint", **arguments)
+
+
+def test_the_alias_of_a_slope_has_its_prior():
+    responses = Responses.from_array(simulate()[2])
+    fits = [fit(responses, solver="joint", priors={name: (1, 0.1)}) for name in ("a", "slope")]
+    np.testing.assert_array_equal(*(f.bank.parameters() for f in fits))
