@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, ndtri
 from scipy.stats import norm
 
-from irtcat import EM, InputError, ItemBank, Responses, fit
+from irtcat import EM, InputError, ItemBank, Responses, as_responses, fit
 from irtcat.models import item_categories
 
 EXACT = {"solver": EM(tolerance=1e-7, precision="float64", max_iterations=20000)}
@@ -418,3 +418,14 @@ def test_anchored_groups(far):
     off = table[["mean", "sd"]].to_numpy() - [[-1, 0.6], [1, 1.2]]
     assert np.abs(off / table[["se_mean", "se_sd"]].to_numpy()).max() < 3
     assert result.bank.reference.mean == table["mean"].iloc[0]
+
+
+def test_versions_of_items_keep_their_trials_and_choices(data):
+    _, X, group = data
+    x = np.nan_to_num(X).astype(int)
+    options = {"groups": group, "invariance": {"i4": "none"}, "standard_errors": "none"}
+    plain = fit(Responses.from_array(x), "2pl", **options)
+    keyed = as_responses(np.where(x, "A", "B"), key=["A"] * 4)
+    assert fit(keyed, "2pl", **options).log_likelihood == plain.log_likelihood
+    counted = fit(Responses.from_counts(x, 1), "binomial", **options)
+    np.testing.assert_allclose(counted.bank.parameters(), plain.bank.parameters(), atol=1e-3)

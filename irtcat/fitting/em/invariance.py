@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, shorten
-from irtcat._common.types import IntArray
+from irtcat._common.types import BoolArray, IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.fitting.em.m_step import shared_cells
 from irtcat.fitting.em.priors import PriorTable
@@ -74,6 +74,17 @@ def _equal_by_item(
     return out
 
 
+def _by_version(
+    table: np.ndarray | None, items: IntArray, others: BoolArray, none: float
+) -> np.ndarray | None:
+    """A table of subjects x items for the versions, with ``none`` for those of other groups."""
+    if table is None:
+        return None
+    table = np.array(table[:, items])
+    table[others] = none
+    return table
+
+
 def versions_of(
     responses: Responses, grouping: Grouping | None, invariance: Any, names: tuple[str, ...]
 ) -> Versions:
@@ -102,13 +113,17 @@ def versions_of(
     at, codes = np.array(items), np.array(group)
     values = np.array(responses.values)[:, at]
     none = np.nan if values.dtype.kind == "f" else -1
-    values[(codes >= 0) & (grouping.codes[:, None] != codes)] = none
+    others = (codes >= 0) & (grouping.codes[:, None] != codes)
+    values[others] = none
     tied = {name: np.array([name in (equal[j] or ()) for j in items]) for name in names}
     versions = replace(
         responses,
         values=values,
         item_ids=np.array(new_ids, dtype=object),
         items=responses.items.iloc[at],
+        trials=_by_version(responses.trials, at, others, 0),
+        trial_values=_by_version(responses.trial_values, at, others, np.nan),
+        choices=_by_version(responses.choices, at, others, -1),
     )
     equal_versions = {name: mask for name, mask in tied.items() if mask.any()}
     labels = tuple(str(label) for label in grouping.labels)
