@@ -268,3 +268,14 @@ def test_the_log_likelihood_of_steep_items_is_integrated():
     exact = right.sum() * each[0] + (~right).sum() * each[1]
     assert result.log_likelihood == pytest.approx(exact, abs=1e-5)
     assert "on a finer grid the log-likelihood is" in result.message
+
+
+OFF = {"intercept": None}
+
+
+@pytest.mark.parametrize("options", [{"weak_priors": False}, {"solver": "joint", "priors": OFF}])
+def test_an_item_without_answers_does_not_hide_the_errors_of_the_others(options):
+    x = np.random.default_rng(0).integers(0, 2, (200, 6)).astype(float)
+    x[:, 3] = np.nan
+    errors = fit(Responses.from_array(x), "1pl", **options).bank.to_frame()["se_b"]
+    assert errors.notna().tolist() == [j != 3 for j in range(6)]

@@ -195,6 +195,15 @@ def test_what_does_not_go_with_weights(options, message):
         fit(Responses.from_array(X), "2pl", subject_weights=W, **options)
 
 
+def test_the_sandwich_of_a_shared_slope_adds_the_scores_of_all_items(monkeypatch):
+    given = {"standard_errors": "sandwich"}
+    full = fit(Responses.from_array(ONE), "1pl", **given).bank.covariance[:, 0, 0]
+    monkeypatch.setattr(covariance, "FULL_WORK", 0)
+    block = fit(Responses.from_array(ONE), "1pl", **given).bank.covariance[:, 0, 0]
+    np.testing.assert_allclose(block, block[0])
+    assert 0.9 < np.sqrt(block[0] / full[0]) < 1.15
+
+
 def test_groups_count_the_subjects_of_positive_weight():
     for n in (0, 1):  # subjects of group a that count
         weights = np.where(GROUP == "a", 0.0, 1.0)

@@ -116,9 +116,12 @@ def inverse_blocks(
     """
     both = free[:, :, None] & free[:, None, :]
     information = np.where(both, information, np.eye(free.shape[1]) * ~free[:, :, None])
-    covariance = _arrow_inverse(information, tied) if tied else _inverse(information)
-    if outer is not None:
-        covariance = covariance @ outer @ covariance
+    if tied:
+        covariance = _arrow_inverse(information, tied, outer)
+    else:
+        covariance = _inverse(information)
+        if outer is not None:
+            covariance = covariance @ outer @ covariance
     covariance[~both] = np.nan
     return covariance
 
@@ -133,23 +136,41 @@ def _inverse(information: FloatArray) -> FloatArray:
     return out
 
 
-def _arrow_inverse(information: FloatArray, tied: tuple[int, ...]) -> FloatArray:
-    """Blocks of the inverse when the ``tied`` parameters are shared by all items."""
+def _arrow_inverse(
+    information: FloatArray, tied: tuple[int, ...], outer: FloatArray | None = None
+) -> FloatArray:
+    """Blocks of the inverse, or of the sandwich, when the ``tied`` parameters are shared.
+
+    In the sandwich all items' scores add to the errors of shared parameters; scores of different
+    items count as independent.
+    """
     n_params = information.shape[1]
     untied = [p for p in range(n_params) if p not in tied]
     t, o = list(tied), untied
     inverse = _inverse(information[:, o][:, :, o])
+    # An item without information, as one that nobody answered, says nothing of what is shared.
+    good = np.isfinite(inverse).all((1, 2))
     cross = information[:, t][:, :, o]
     transfer = np.einsum("jto,jop->jtp", cross, inverse)
-    schur = (information[:, t][:, :, t] - np.einsum("jtp,jsp->jts", transfer, cross)).sum(0)
-    shared = np.linalg.inv(schur)
+    schur = information[:, t][:, :, t] - np.einsum("jtp,jsp->jts", transfer, cross)
+    shared = np.linalg.inv(schur[good].sum(0))
+    variance, between = shared, np.zeros_like(transfer)
+    if outer is not None:
+        # What an item adds to the score of the shared parameters, the others at their optima.
+        own = outer[:, t] - transfer @ outer[:, o]
+        added = own[:, :, t] - own[:, :, o] @ transfer.transpose(0, 2, 1)
+        variance = shared @ added[good].sum(0) @ shared
+        between = shared @ own[:, :, o] @ inverse
+        inverse = inverse @ outer[:, o][:, :, o] @ inverse
     out = np.zeros_like(information)
     tt, oo, to = np.ix_(t, t), np.ix_(o, o), np.ix_(t, o)
     for j in range(len(information)):
-        out[j][tt] = shared
-        out[j][to] = -shared @ transfer[j]
+        both = between[j].T @ transfer[j]
+        out[j][tt] = variance
+        out[j][to] = between[j] - variance @ transfer[j]
         out[j][np.ix_(o, t)] = out[j][to].T
-        out[j][oo] = inverse[j] + transfer[j].T @ shared @ transfer[j]
+        out[j][oo] = inverse[j] + transfer[j].T @ variance @ transfer[j] - both - both.T
+    out[~good] = np.nan
     return out
 
 
