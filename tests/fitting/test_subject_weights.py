@@ -8,6 +8,7 @@ from scipy.special import log_expit
 from irtcat import EM, Responses, fit, load
 from irtcat._common.checks import InputError
 from irtcat.fitting.em import covariance
+from irtcat.fitting.em.multidimensional_curvature import Multidimensional
 from irtcat.io import open_source
 
 RNG = np.random.default_rng(40)
@@ -204,11 +205,22 @@ def test_the_sandwich_of_a_shared_slope_adds_the_scores_of_all_items(monkeypatch
     assert 0.9 < np.sqrt(block[0] / full[0]) < 1.15
 
 
+def test_several_abilities_have_a_sandwich_item_by_item(monkeypatch):
+    weights = np.random.default_rng(2).gamma(0.7, size=N) + 0.05
+    given = {"pattern": PATTERN, "subject_weights": weights}
+    full = fit(Responses.from_array(X), "2pl", **given).bank
+    monkeypatch.setattr(Multidimensional, "is_full", lambda *_: False)
+    block = fit(Responses.from_array(X), "2pl", **given).bank
+    assert block.provenance["standard_errors"] == "block sandwich"
+    errors = [np.nanmedian(bank.covariance[:, 2, 2]) ** 0.5 for bank in (block, full)]
+    assert 0.85 < errors[0] / errors[1] < 1.15
+
+
 def test_groups_count_the_subjects_of_positive_weight():
     for n in (0, 1):  # subjects of group a that count
         weights = np.where(GROUP == "a", 0.0, 1.0)
         weights[np.flatnonzero(GROUP == "a")[:n]] = 1.0
-        with pytest.raises(InputError, match="`groups`.*at least 2 subjects.*Got 'a'"):
+        with pytest.raises(InputError, match=r"`groups`.*at least 2 subjects.*'a'"):
             fit(Responses.from_array(X), groups=GROUP, subject_weights=weights)
 
 

@@ -222,12 +222,13 @@ class Multidimensional(Curvature):
 
     def by_item(self, sandwich: bool) -> Covariance:
         """See `Curvature`; two-tier quadrature does not give the scores of single subjects."""
-        del sandwich
         if self.is_two_tier:
             return Covariance()
         precision = np.asarray(self.problem.constraints.prior_precision, float)
         information = self._sums(full=False)[1] + precision[..., None] * np.eye(self.free.shape[1])
-        return Covariance(blocks=inverse_blocks(information, self.free, ()), how="block")
+        outer = self.outer_products(full=False) if sandwich else None
+        how = "block sandwich" if sandwich else "block"
+        return Covariance(blocks=inverse_blocks(information, self.free, (), outer), how=how)
 
 
 @functools.partial(jit, static_argnames=("design", "n_general"), options=SMALL)
