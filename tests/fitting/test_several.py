@@ -698,3 +698,13 @@ def test_arguments_of_other_models(data):
         fit(data, "bifactor")
     with pytest.raises(InputError, match="at most one specific factor"):
         fit(data, "bifactor", pattern=PATTERN)
+
+
+def test_positive_slopes_of_a_pattern(data):
+    x = data.to_numpy()
+    x[:, 2] = 1 - x[:, 2]
+    result = fit(
+        Responses.from_array(x), "2pl", pattern=PATTERN, positive=True, standard_errors="none"
+    )
+    slopes = np.asarray(result.bank.model.slope)
+    assert slopes[PATTERN > 0].min() == pytest.approx(1e-3)
