@@ -21,7 +21,8 @@ from irtcat.latent.line import STENCIL
 from irtcat.models import ItemModel
 
 N_NODES = 257
-"""Smallest number of grid nodes; up to this many distinct abilities are the nodes themselves."""
+"""Smallest number of grid nodes; where distinct abilities are no more than these, they are the
+nodes themselves."""
 
 WIDEST_SPACING = 0.125
 """Spacing of the grid, in SDs of the abilities."""
@@ -66,10 +67,14 @@ def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatA
         ``weights @ f(nodes)`` is ``f(theta)`` for every smooth curve ``f``.
     """
     distinct, which = np.unique(theta, return_inverse=True)
-    if len(distinct) <= N_NODES:
-        return distinct, lambda rows: np.eye(len(distinct))[which[rows]]
     reach = float(np.ptp(theta))
-    n_nodes = max(N_NODES, int(np.ceil(reach / (WIDEST_SPACING * theta.std()))) + 1)
+    # A few extreme abilities must not widen the spacing of all others.
+    quarters = float(np.subtract(*np.percentile(theta, [75, 25]))) / 1.35
+    sd = min(theta.std(), quarters) if quarters > 0 else theta.std()
+    n_nodes = max(N_NODES, np.ceil(reach / (WIDEST_SPACING * sd)) + 1) if sd > 0 else N_NODES
+    if len(distinct) <= n_nodes:
+        return distinct, lambda rows: 1.0 * (which[rows, None] == np.arange(len(distinct)))
+    n_nodes = int(n_nodes)
     nodes = np.linspace(theta.min(), theta.max(), n_nodes)
     u = (theta - nodes[0]) / (nodes[1] - nodes[0])
     first = np.clip(np.floor(u).astype(int) - STENCIL // 2 + 1, 0, n_nodes - STENCIL)

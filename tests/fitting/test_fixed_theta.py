@@ -257,3 +257,15 @@ def test_what_known_abilities_do_not_go_with():
     ):
         with pytest.raises(InputError):
             fit(responses, theta=theta, **arguments)
+
+
+def test_one_extreme_ability_does_not_widen_the_spacing_of_the_others():
+    rng = np.random.default_rng(1)
+    theta = rng.normal(size=2000)
+    X = (rng.random((2000, 2)) < 1 / (1 + np.exp(-3 * theta[:, None] - [1, 0]))).astype(float)
+    theta[0] = 500.0
+    X[0] = 1.0
+    result = fit(Responses.from_array(X), "2pl", theta=theta, standard_errors="none")
+    for j, phi in enumerate(result.bank.parameters()):
+        z = phi[0] * theta + phi[1]
+        assert np.abs((X[:, j] - 1 / (1 + np.exp(-z)))[1:] @ np.c_[theta, z**0][1:]).max() < 0.1
