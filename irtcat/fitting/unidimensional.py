@@ -29,11 +29,15 @@ ABOVE = 1e-6
 """Log-likelihood per subject above which it cannot be one of categories."""
 
 
-def _sign(template: ItemModel, ended: Ended, score: FloatArray) -> int:
-    """-1 where the scale must be reversed, so that higher ability means more right answers."""
+def _sign(template: ItemModel, ended: Ended, score: FloatArray, weights: FloatArray) -> int:
+    """-1 where the scale must be reversed, so that higher ability means more right answers.
+
+    Rows count by their weights: they are patterns of several subjects, or fill up a program.
+    """
     mean = ended.belief.on_line()[0]
     slopes = field_columns(template, ["slope"])
-    upright = not slopes or (mean - mean.mean()) @ (score - score.mean()) >= 0
+    off = score - np.average(score, weights=weights)
+    upright = not slopes or (weights * mean) @ off >= 0
     return 1 if upright else -1
 
 
@@ -123,7 +127,7 @@ class LineSolution(NamedTuple):
             covariance = explained.with_uncertain_means(covariance, features)
         slopes, sign = field_columns(setup.template, ["slope"]), 1
         if setup.has_free_scale:
-            sign = _sign(setup.template, ended, begun.start.mean)
+            sign = _sign(setup.template, ended, begun.start.mean, data.rows.weights)
         params = np.asarray(ended.point.params, float)
         if sign < 0:
             params, covariance = reflected(params, slopes, covariance)

@@ -114,3 +114,13 @@ def test_directions_leave_out_items_that_do_not_count():
     for each in item_directions(X, np.ones(SHAPE), np.ones(SHAPE[0]), counting):
         assert each[[4, 7]].tolist() == [0, 0]
         assert np.isfinite(each).all()
+
+
+def test_the_direction_is_that_of_the_subjects_not_of_the_patterns():
+    for seed in (4, 15, 24):
+        rng = np.random.default_rng(seed)
+        slopes = 1.5 * np.array([1, 1, -1, -1])
+        p = 1 / (1 + np.exp(1.5 - slopes * rng.normal(size=(200, 1))))
+        x = (rng.random((200, 4)) < p).astype(int)
+        result = fit(Responses.from_array(x), "2pl", standard_errors="none", weak_priors=False)
+        assert np.corrcoef(result.abilities.theta, x.sum(axis=1))[0, 1] > 0
