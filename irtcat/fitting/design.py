@@ -8,6 +8,7 @@ import numpy as np
 
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.types import FloatArray
+from irtcat.fitting.em.identification import above_zero
 from irtcat.fitting.em.m_step import averaged
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.rows import FitData
@@ -34,10 +35,13 @@ def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -
     free[:, slopes] &= np.repeat(design.pattern != 0, n_steps, axis=1)
     mean = np.array(c.prior_mean)
     if design.exploratory:
-        if "slope" in prior.description and (mean[:, slopes][free[:, slopes]] != 0).any():
+        directed = mean[:, slopes] != 0
+        if c.family is not None:  # families but the Normal hold one direction of an axis
+            directed |= np.asarray(c.family)[:, slopes] != 0
+        if "slope" in prior.description and directed[free[:, slopes]].any():
             stated = prior.description["slope"]
             raise argument_error(
-                "priors['slope']", "of mean 0 where the axes may be rotated", stated
+                "priors['slope']", "Normal of mean 0 where the axes may be rotated", stated
             )
         mean[:, slopes] = 0.0
     weights = np.where(free, np.asarray(c.prior_precision), 0.0)
@@ -45,6 +49,8 @@ def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -
         prior_mean=jax.device_put(mean.astype(c.prior_mean.dtype)),
         prior_precision=jax.device_put(weights.astype(c.prior_precision.dtype)),
         free=jax.device_put(free),
+        # Slopes held at 0 have no prior: the lognormal density of 0 is that of minus infinity.
+        family=None if c.family is None else jax.device_put(np.where(free, c.family, 0)),
     )
     return prior._replace(constraints=held)
 
@@ -157,6 +163,7 @@ def first_params(work: Workspace) -> FloatArray:
     template, prior, fixed = setup.template, setup.prior, setup.fixed
     params = _start_params(work, setup.start, data.categories)
     params = jittered(params, template, data.specification)
+    params = above_zero(params, prior.constraints)
     params = prior.with_held(template, np.where(np.isnan(fixed), params, fixed))
     free = np.asarray(prior.constraints.free)
     return averaged(params, free, setup.tied, prior.constraints.shared)

@@ -708,3 +708,14 @@ def test_positive_slopes_of_a_pattern(data):
     )
     slopes = np.asarray(result.bank.model.slope)
     assert slopes[PATTERN > 0].min() == pytest.approx(1e-3)
+
+
+def test_lognormal_slopes_of_a_pattern(data):
+    """Each of two independent abilities is a fit of its own."""
+    given = {"priors": {"slope": ("lognormal", 0.0, 0.5)}, "standard_errors": "none"}
+    one_each = np.repeat(np.eye(2), 8, axis=0)
+    both = fit(data, "2pl", pattern=one_each, **given)
+    halves = [fit(data.subset(items=one_each[:, k] > 0), "2pl", **given) for k in (0, 1)]
+    assert both.log_posterior == pytest.approx(sum(f.log_posterior for f in halves), abs=0.01)
+    with pytest.raises(InputError, match="Normal of mean 0 where the axes may be rotated"):
+        fit(data, "2pl", dims=2, **given)

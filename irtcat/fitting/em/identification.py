@@ -94,12 +94,17 @@ def recentred(problem: Problem, state: EMState, margin: float) -> tuple[Problem,
     return problem._replace(rule=problem.rule._replace(transform=transform)), moved
 
 
+def above_zero(params: FloatArray, constraints: Constraints) -> FloatArray:
+    """First guesses, those of lognormal parameters made positive."""
+    if constraints.family is None:
+        return params
+    lognormal = np.asarray(constraints.family) == FAMILIES.index("lognormal")
+    return np.where(lognormal, np.maximum(params, 0.2), params)
+
+
 def with_ties(params: FloatArray, tied: tuple[int, ...], constraints: Constraints) -> FloatArray:
     """First guesses, made positive where required, and equal where items share a parameter."""
-    params = params.copy()
-    if constraints.family is not None:
-        above = np.asarray(constraints.family) == FAMILIES.index("lognormal")
-        params[above] = np.maximum(params[above], 0.2)
+    params = above_zero(params.copy(), constraints)
     return averaged(params, np.ones(params.shape, bool), tied, constraints.shared)
 
 
