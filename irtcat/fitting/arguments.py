@@ -160,6 +160,10 @@ def specified(
             pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
         item_models = None if item_models is None else item_models[versions.items]
         responses = versions.responses
+        given = {
+            **given,
+            **{name: versions.stated_of_all(given[name]) for name in ("fixed", "priors")},
+        }
     made = {
         "solver": solver,
         "standard_errors": errors,

@@ -154,7 +154,8 @@ def fit(
             from items to what is equal in all groups: "all", "none" or names of parameters (items
             not named: "all"). The bank then has a version of each other item for every group, the
             reference's under its own id, others as "id (group)"; `Fit.bank_of` is the bank of a
-            group. One item at least must be invariant: it connects the groups' scales.
+            group. One item at least must be invariant: it connects the groups' scales. Priors and
+            fixed values of an item are those of all its versions.
         anchors: a bank of known items. Items in it keep their models and parameters, the others are
             calibrated on its scale, and the mean and SD of the population (of each group) are
             estimated. ``model`` (or "default" in it) is that of the other items; anchors of another

@@ -429,3 +429,12 @@ def test_versions_of_items_keep_their_trials_and_choices(data):
     assert fit(keyed, "2pl", **options).log_likelihood == plain.log_likelihood
     counted = fit(Responses.from_counts(x, 1), "binomial", **options)
     np.testing.assert_allclose(counted.bank.parameters(), plain.bank.parameters(), atol=1e-3)
+
+
+def test_what_is_stated_of_an_item_is_stated_of_its_versions(data):
+    _, X, group = data
+    given = {"groups": group, "invariance": {"i4": "none"}, "standard_errors": "none"}
+    table = pd.DataFrame({"mean": [1.2], "sd": [1e-3]}, index=["i4"])
+    for stated in ({"fixed": {"a": {"i4": 1.2}}}, {"priors": {"slope": table}}):
+        bank = fit(Responses.from_array(X), "2pl", **given, **stated).bank
+        np.testing.assert_allclose(bank.to_frame().loc[["i4", "i4 (new)"], "a"], 1.2, atol=1e-2)

@@ -42,6 +42,27 @@ class Versions(NamedTuple):
     ids: tuple[str, ...]
     labels: tuple[str, ...]
 
+    def stated_of_all(self, stated: Any) -> Any:
+        """Priors or fixed values, those of an item for all its versions (that are not named)."""
+        if not isinstance(stated, Mapping):
+            return stated
+        new_ids = self.responses.item_ids.tolist()
+        item_of = {new: self.ids[j] for new, j in zip(new_ids, self.items, strict=True)}
+
+        def spread(value: Any) -> Any:
+            if isinstance(value, pd.DataFrame):
+                rows = value.set_axis(value.index.map(str))
+                rows = rows[~rows.index.duplicated(keep="last")]
+                known = [new for new in new_ids if item_of[new] in rows.index]
+                return rows.loc[[item_of[new] for new in known]].set_axis(known)
+            if not isinstance(value, Mapping):
+                return value
+            named = {str(item): one for item, one in value.items()}
+            inherited = {new: named[item] for new, item in item_of.items() if item in named}
+            return inherited | named
+
+        return {name: spread(value) for name, value in stated.items()}
+
 
 def _equal_by_item(
     invariance: Any, ids: list[str], names: tuple[str, ...]
