@@ -44,7 +44,7 @@ def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
         if theta.theta.ndim > 1:
             raise argument_error("theta", "one number a subject", f"{theta.theta.shape[1]}")
         theta = pd.Series(theta.theta, index=pd.Index(theta.subject_ids, dtype=object))
-    if isinstance(theta, pd.Series) and not isinstance(theta.index, pd.RangeIndex):
+    if isinstance(theta, pd.Series) and not theta.index.equals(pd.RangeIndex(len(theta))):
         index = pd.Index(theta.index.map(str), dtype=object)
         if index.has_duplicates:
             twice = index[index.duplicated()][0]

@@ -438,3 +438,16 @@ def test_what_is_stated_of_an_item_is_stated_of_its_versions(data):
     for stated in ({"fixed": {"a": {"i4": 1.2}}}, {"priors": {"slope": table}}):
         bank = fit(Responses.from_array(X), "2pl", **given, **stated).bank
         np.testing.assert_allclose(bank.to_frame().loc[["i4", "i4 (new)"], "a"], 1.2, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["groups", "subject_weights", "theta"])
+def test_a_series_in_reverse_is_matched_by_id(name, data):
+    X = data[1]
+    values = np.random.default_rng(0).gamma(2.0, size=len(X))
+    values = np.where(values > 2, "new", "old") if name == "groups" else values
+    responses = Responses.from_array(X, subject_ids=range(len(X)))
+    fits = [
+        fit(responses, "2pl", **{name: given}, standard_errors="none")
+        for given in (values, pd.Series(values)[::-1])
+    ]
+    assert fits[0].log_likelihood == fits[1].log_likelihood

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat._common.per_item import by_id, column_error
+from irtcat._common.per_item import by_id, column_error, has_ids
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.responses import Responses
 
@@ -39,9 +39,7 @@ def check_weights(responses: Any, weights: Any) -> FloatArray | None:
         if weights not in known:
             raise column_error(NAME, weights, known, "subject")
         weights = responses.subjects[weights].to_numpy()
-    elif isinstance(weights, dict) or (
-        isinstance(weights, pd.Series) and not isinstance(weights.index, pd.RangeIndex)
-    ):
+    elif isinstance(weights, dict) or (isinstance(weights, pd.Series) and has_ids(weights)):
         weights = by_id(NAME, weights, ids, "subject", "weight").to_numpy()
     try:
         values = np.asarray(weights, float)
