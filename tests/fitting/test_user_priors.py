@@ -190,6 +190,12 @@ def test_what_cannot_be_shared_or_fixed(arguments, named):
 @pytest.mark.slow
 def test_all_parameters_shared():
     r = irtcat.Responses.from_array(shared_data())
+    given = {"equal": ["slope", "intercept"]}
+    errors = [
+        irtcat.fit(r, "2pl", standard_errors=which, **given).bank.to_frame()["se_a"].iloc[0]
+        for which in ("block", "full")
+    ]
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)
     best = irtcat.fit(r, "2pl", equal=["slope", "intercept"])
     assert (np.ptp(best.bank.parameters(), axis=0) == 0).all()
     slope, intercept = best.bank.parameters()[0]

@@ -128,9 +128,8 @@ def inverse_blocks(
 
 def _inverse(information: FloatArray) -> FloatArray:
     """Invert each block; NaN where it is not positive definite."""
-    good = np.isfinite(information).all((1, 2)) & (
-        np.linalg.eigvalsh(np.nan_to_num(information))[:, 0] > 0
-    )
+    values = np.linalg.eigvalsh(np.nan_to_num(information))  # none where all is shared
+    good = np.isfinite(information).all((1, 2)) & (values > 0).all(axis=1)
     out = np.full_like(information, np.nan)
     out[good] = np.linalg.inv(information[good])
     return out
