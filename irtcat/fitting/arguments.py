@@ -140,6 +140,9 @@ def specified(
         raise argument_error("solver", "em where items are of several models", solver.key)
     if item_models is not None and given["theta"] is not None:
         raise argument_error("theta", "left out where items are of several models", "some")
+    for name in ("fixed", "priors"):
+        if not isinstance(given[name], str | Mapping | None):
+            raise argument_error(name, "a mapping from names of parameters", given[name])
     structure = _checked_structure(given, em.nodes)
     check_choice("standard_errors", given["standard_errors"], STANDARD_ERRORS)
     responses = check_responses(responses, cls, em.devices)

@@ -126,6 +126,10 @@ def test_priors_against_brute_force(which, oracle):
 
 
 WRONG = {
+    "no mapping": ({"fixed": 1.0}, "mapping from names"),
+    "a list": ({"priors": [("slope", (1, 1))]}, "mapping from names"),
+    "family in vi": ({"priors": {"a": ("normal", 0, 1)}, "solver": "vi"}, "SD above 0"),
+    "by item in vi": ({"priors": {"b": {"i1": (0, 1)}}, "solver": "vi"}, "SD above 0"),
     "b is no parameter": ({"fixed": {"b": 0.0}}, "-a b"),
     "no such parameter": ({"fixed": {"guess": 0.0}}, "among slope, intercept"),
     "no such item": ({"fixed": {"slope": {"q": 1.0}}}, "'q'"),

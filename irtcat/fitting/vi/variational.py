@@ -82,7 +82,10 @@ def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> 
     else:
         raise argument_error("priors", "'hierarchical', 'vague' or a mapping", choice)
     for name, pair in by_name.items():
-        value = np.asarray(pair, float) if pair is not None else np.zeros(0)
+        try:
+            value = np.asarray(pair, float) if pair is not None else np.zeros(0)
+        except (TypeError, ValueError):  # a family, or priors by item
+            value = np.zeros(0)
         if name not in names:
             raise argument_error("priors", f"a mapping with keys among {', '.join(names)}", name)
         if value.shape != (2,) or not np.isfinite(value).all() or value[1] <= 0:
