@@ -240,6 +240,7 @@ def _parts(responses: Any, benchmarks: Any) -> dict[str, Responses]:
             item = responses.item_ids[int(np.argmax(pd.isna(labels)))]
             must = "a benchmark for every item"
             raise argument_error("benchmarks", must, f"none for item {item}")
+        labels = labels.astype(str)  # 1 and "1" are one benchmark
         parts = {
             str(label): responses.subset(items=np.flatnonzero(labels == label))
             for label in pd.unique(labels)

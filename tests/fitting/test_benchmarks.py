@@ -189,3 +189,10 @@ def test_benchmarks_without_common_subjects_are_refused():
         fit_benchmarks({"a": r, "b": r})
     with pytest.raises(InputError, match=r"`responses\['b'\]`"):
         fit_benchmarks({"a": r, "b": 3})
+
+
+def test_labels_are_compared_as_text():
+    x = (np.random.default_rng(0).normal(size=(60, 6)) > 0).astype(int)
+    labels = np.array([1, "1", 1, "2", "2", 2], dtype=object)
+    result = fit_benchmarks(Responses.from_array(x), labels, structure="correlated")
+    assert result.bank.n_items == 6
