@@ -57,6 +57,20 @@ def by_id(
     return table.set_axis(index)[~index.duplicated()].reindex(wanted)
 
 
+def in_order(name: str, values: Any, ids: Any, kind: str, what: str = "value") -> Any:
+    """Values in the order of the ids: `by_id` of what has ids, others as they are.
+
+    Example:
+        >>> in_order("costs", {"y": 3, "x": 5}, ["x", "y"], "item").tolist()
+        [5, 3]
+        >>> in_order("costs", [3, 5], ["x", "y"], "item")
+        [3, 5]
+    """
+    if isinstance(values, Mapping) or (isinstance(values, pd.Series) and has_ids(values)):
+        return by_id(name, values, ids, kind, what)
+    return values
+
+
 def column_error(name: str, column: Any, known: Iterable[Any], kind: str) -> InputError:
     """The error for an argument that names no column of the metadata of items or subjects.
 

@@ -28,7 +28,7 @@ from irtcat.diagnose.margin_moments import (
     population_changes,
     whitened,
 )
-from irtcat.fitting.problem.subject_weights import check_weights, rescaled
+from irtcat.fitting.problem.of_subjects import check_weights, rescaled
 from irtcat.io.convert import ResponsesLike
 
 KINDS = ("auto", "M2", "C2")

@@ -11,7 +11,7 @@ from irtcat.fitting.features.columns import Features, check_alone, facet_feature
 from irtcat.fitting.problem.groups import check_groups
 from irtcat.fitting.problem.item_models import check_responses, model_of_items
 from irtcat.fitting.problem.loading_pattern import pattern_of_versions
-from irtcat.fitting.problem.subject_weights import check_weights
+from irtcat.fitting.problem.of_subjects import check_weights
 from irtcat.fitting.problem.user_priors import check_equal
 from irtcat.fitting.solvers import EM, VI, Solver
 from irtcat.fitting.specification import Specification, dims_of

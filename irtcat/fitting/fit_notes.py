@@ -13,7 +13,7 @@ from irtcat.bank import ItemBank
 from irtcat.bank.item_states import BLOCK
 from irtcat.fitting.em.priors import FEW_SLOPES, FEW_SUBJECTS
 from irtcat.fitting.em.shard import all_gather
-from irtcat.fitting.problem.subject_weights import effective_number
+from irtcat.fitting.problem.of_subjects import effective_number
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource

@@ -12,7 +12,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.precision import precision
@@ -25,50 +24,12 @@ from irtcat.fitting.em.rows import FitData, read_data
 from irtcat.fitting.em.setup import FitSetup, set_up
 from irtcat.fitting.em.start import Start, further_start
 from irtcat.fitting.item_regression import ItemRegression, climb, collect, covariance_given_theta
+from irtcat.fitting.problem.of_subjects import check_theta
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.models import STANDARD_FORM, ItemModel, field_columns, pack, unpack
 from irtcat.responses import Responses
-from irtcat.scoring import Ability
-
-
-def fixed_theta(responses: Responses, theta: Any) -> FloatArray:
-    """The fixed ability of every subject, in the order of the responses.
-
-    Raises:
-        InputError: for a subject without one, or one that is not a finite number.
-    """
-    ids = pd.Index(responses.subject_ids)
-    if isinstance(theta, Ability):
-        if theta.theta.ndim > 1:
-            raise argument_error("theta", "one number a subject", f"{theta.theta.shape[1]}")
-        theta = pd.Series(theta.theta, index=pd.Index(theta.subject_ids, dtype=object))
-    if isinstance(theta, pd.Series) and not theta.index.equals(pd.RangeIndex(len(theta))):
-        index = pd.Index(theta.index.map(str), dtype=object)
-        if index.has_duplicates:
-            twice = index[index.duplicated()][0]
-            raise argument_error("theta", "one number a subject", f"several for {twice!r}")
-        at = index.get_indexer(ids.map(str))
-        if (at < 0).any():
-            missing_id = str(ids[int((at < 0).argmax())])
-            raise argument_error("theta", "of every subject", f"none for {missing_id!r}")
-        theta = theta.iloc[at]
-    try:
-        values = np.asarray(theta, float)
-    except (TypeError, ValueError):
-        raise argument_error("theta", "numbers", theta) from None
-    if values.shape != (len(ids),):
-        raise argument_error("theta", f"{len(ids)} numbers, one a subject", values.shape)
-    if not np.isfinite(values).all():
-        at = int(np.isfinite(values).argmin())
-        raise argument_error(
-            "theta",
-            "finite",
-            f"{values[at]} for {str(ids[at])!r}",
-            "Leave such subjects out with responses.subset.",
-        )
-    return values
 
 
 def _first_guess(
@@ -126,7 +87,7 @@ def _with_unit_slopes(setup: FitSetup, cls: type[ItemModel]) -> FitSetup:
 def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specification[EM]) -> Fit:
     """Calibrate items at a fixed theta (see `irtcat.fit`)."""
     _check(responses, cls, specification)
-    values = fixed_theta(responses, specification.theta)
+    values = check_theta(responses, specification.theta)
     used = values[responses.answered]
     population = Latent(float(used.mean()), float(used.std()))
     if not population.sd > 0:

@@ -24,6 +24,9 @@ N_NODES = 257
 """Smallest number of grid nodes; where distinct abilities are no more than these, they are the
 nodes themselves."""
 
+MOST_NODES = 8192
+"""Most cells of the grid, whatever the spacing."""
+
 WIDEST_SPACING = 0.125
 """Spacing of the grid, in SDs of the abilities."""
 
@@ -71,10 +74,10 @@ def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatA
     # A few extreme abilities must not widen the spacing of all others.
     quarters = float(np.subtract(*np.percentile(theta, [75, 25]))) / 1.35
     sd = min(theta.std(), quarters) if quarters > 0 else theta.std()
-    n_nodes = max(N_NODES, np.ceil(reach / (WIDEST_SPACING * sd)) + 1) if sd > 0 else N_NODES
+    spacing = max(WIDEST_SPACING * sd, reach / MOST_NODES)
+    n_nodes = max(N_NODES, int(np.ceil(reach / spacing)) + 1 if spacing else 0)
     if len(distinct) <= n_nodes:
         return distinct, lambda rows: 1.0 * (which[rows, None] == np.arange(len(distinct)))
-    n_nodes = int(n_nodes)
     nodes = np.linspace(theta.min(), theta.max(), n_nodes)
     u = (theta - nodes[0]) / (nodes[1] - nodes[0])
     first = np.clip(np.floor(u).astype(int) - STENCIL // 2 + 1, 0, n_nodes - STENCIL)

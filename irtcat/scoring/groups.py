@@ -1,7 +1,6 @@
 """Groups of subjects (their labels, the bank and rows of each) and priors of single subjects."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, shorten
-from irtcat._common.per_item import by_id, column_error, has_ids
+from irtcat._common.per_item import column_error, in_order
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.responses import Responses
@@ -47,10 +46,8 @@ def subject_labels(responses: Responses, groups: Any, name: str = "groups") -> p
         if groups not in responses.subjects:
             raise column_error(name, groups, responses.subjects.columns, "subject")
         labels = pd.Series(responses.subjects[groups].to_numpy())
-    elif isinstance(groups, Mapping) or (isinstance(groups, pd.Series) and has_ids(groups)):
-        matched = by_id(name, groups, responses.subject_ids, "subject", "label")
-        labels = pd.Series(matched.to_numpy())
     else:
+        groups = in_order(name, groups, responses.subject_ids, "subject", "label")
         # A list becomes a Series directly: numpy would convert NaN among strings to "nan".
         labels = pd.Series(list(groups) if np.ndim(groups) == 1 else [])
         if isinstance(groups, np.ndarray) and groups.dtype.kind == "U":
@@ -171,8 +168,7 @@ def subject_priors(prior: Any, subject_ids: np.ndarray) -> tuple[FloatArray, Flo
 
 def _prior_values(part: Any, subject_ids: np.ndarray) -> FloatArray:
     """A number for each subject, by id from a Series that has ids."""
-    if isinstance(part, pd.Series) and has_ids(part):
-        part = by_id("prior", part, subject_ids, "subject", "number")
+    part = in_order("prior", part, subject_ids, "subject", "number")
     return np.broadcast_to(np.asarray(part, float), len(subject_ids))
 
 

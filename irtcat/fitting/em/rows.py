@@ -14,7 +14,7 @@ from irtcat.fitting.em.shard import Sharded, mesh_of
 from irtcat.fitting.em.stream import Streamed
 from irtcat.fitting.problem.groups import Grouping
 from irtcat.fitting.problem.item_models import check_kinds, settings_of
-from irtcat.fitting.problem.subject_weights import rescaled
+from irtcat.fitting.problem.of_subjects import rescaled
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource

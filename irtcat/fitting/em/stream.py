@@ -19,7 +19,7 @@ from irtcat.fitting.em.checkpoint import digest
 from irtcat.fitting.em.problem import sums_of_blocks
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.fitting.problem.subject_weights import rescaled
+from irtcat.fitting.problem.of_subjects import rescaled
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.latent import LayoutPlan, RowBlock
 from irtcat.scoring import row_blocks

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
-from irtcat._common.per_item import has_ids
+from irtcat._common.per_item import has_ids, in_order
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.io.source import ResponseSource
@@ -60,9 +60,7 @@ def _from_mapping(pattern: Mapping[Any, Any], ids: list[str]) -> tuple[FloatArra
 
 def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
     """The name of each item's specific factor, a Series by item id; None or NaN for none."""
-    if isinstance(pattern, pd.Series) and has_ids(pattern):
-        pattern = by_id("pattern", pattern, ids, "item", "label")
-    labels = pd.Series(list(pattern), dtype=object)
+    labels = pd.Series(list(in_order("pattern", pattern, ids, "item", "label")), dtype=object)
     if len(labels) != len(ids):
         raise argument_error("pattern", f"of {len(ids)} labels, one an item", len(labels))
     names = list(dict.fromkeys(labels[labels.notna()]))

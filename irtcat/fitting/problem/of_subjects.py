@@ -1,4 +1,4 @@
-"""Survey weights: how many subjects of the population each subject stands for."""
+"""What is given of each subject: survey weights, fixed abilities."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat._common.per_item import by_id, column_error, has_ids
+from irtcat._common.per_item import column_error, in_order
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.responses import Responses
+from irtcat.scoring import Ability
 
 NAME = "subject_weights"
 
@@ -39,8 +40,7 @@ def check_weights(responses: Any, weights: Any) -> FloatArray | None:
         if weights not in known:
             raise column_error(NAME, weights, known, "subject")
         weights = responses.subjects[weights].to_numpy()
-    elif isinstance(weights, dict) or (isinstance(weights, pd.Series) and has_ids(weights)):
-        weights = by_id(NAME, weights, ids, "subject", "weight").to_numpy()
+    weights = in_order(NAME, weights, ids, "subject", "weight")
     try:
         values = np.asarray(weights, float)
     except (TypeError, ValueError):
@@ -62,6 +62,35 @@ def check_weights(responses: Any, weights: Any) -> FloatArray | None:
         )
     if not values.any():
         raise argument_error(NAME, "above 0 for some subjects", "0 for all of them")
+    return values
+
+
+def check_theta(responses: Responses, theta: Any) -> FloatArray:
+    """The fixed ability of every subject, in the order of the responses.
+
+    Raises:
+        InputError: for a subject without one, or one that is not a finite number.
+    """
+    ids = pd.Index(responses.subject_ids)
+    if isinstance(theta, Ability):
+        if theta.theta.ndim > 1:
+            raise argument_error("theta", "one number a subject", f"{theta.theta.shape[1]}")
+        theta = pd.Series(theta.theta, index=pd.Index(theta.subject_ids, dtype=object))
+    theta = in_order("theta", theta, ids, "subject", "number")
+    try:
+        values = np.asarray(theta, float)
+    except (TypeError, ValueError):
+        raise argument_error("theta", "numbers", theta) from None
+    if values.shape != (len(ids),):
+        raise argument_error("theta", f"{len(ids)} numbers, one a subject", values.shape)
+    if not np.isfinite(values).all():
+        at = int(np.isfinite(values).argmin())
+        raise argument_error(
+            "theta",
+            "finite",
+            f"{values[at]} for {str(ids[at])!r}",
+            "Leave such subjects out with responses.subset.",
+        )
     return values
 
 
