@@ -69,7 +69,13 @@ class Adaptive:
         )
         self.error: Exception | None = None
         self.notes: dict[str, str] = {}
-        self._item_of = {item.sample: item.id for item in items.values()}
+        self._item_of: dict[str, str] = {}
+        for item in items.values():
+            first = self._item_of.setdefault(item.sample, item.id)
+            if first != item.id:  # one of them would be asked for ever
+                must = "of one task, in which every item has a sample of its own"
+                got = f"sample {brief(item.sample)} for both {brief(first)} and {brief(item.id)}"
+                raise argument_error("items", must, got)
         self._events: dict[str, Any] = {}
         self._start_times: dict[str, float] = {}
 

@@ -309,6 +309,14 @@ def test_the_task_is_that_of_the_calibration(calibrated, task_file, tmp_path):
         assert evaluate(other, accepting, RULES).n_items == RULES.max_items
 
 
+def test_two_tasks_with_the_same_samples_are_refused():
+    """One of the two items of a sample would be asked for ever."""
+    items = {f"{task}/1": Item(f"{task}/1", task, "1") for task in "ab"}
+    bank = irtcat.ItemBank.from_parameters(b=[0.0, 1.0], item_ids=list(items))
+    with pytest.raises(InputError, match=r"of one task.*sample 1 for both a/1 and b/1"):
+        Adaptive(Session.begin(bank, Config(max_items=2)), items)
+
+
 def test_what_cannot_be_run_is_told(calibrated, task_file, tmp_path):
     _, bank = calibrated
     model = simulated(0.0, "x")
