@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_interval
+from irtcat._common.checks import argument_error
 from irtcat._files.json import json_hash
 from irtcat.bank import BankLike, as_bank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, plan_evaluation
@@ -17,7 +17,13 @@ from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import SESSION, earlier_plan, reporting_saved, run_folder, store_of
 from irtcat.harness.items import Item, read_items
-from irtcat.harness.result import Evaluation, evaluation_of, read_costs, write_evaluation
+from irtcat.harness.result import (
+    Evaluation,
+    check_options,
+    evaluation_of,
+    read_costs,
+    write_evaluation,
+)
 from irtcat.prediction import ShortForm
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
@@ -127,7 +133,7 @@ def evaluate(
         >>> result.n_items, round(result.score, 1)
         (10, 0.7)
     """
-    check_interval("level", level)
+    check_options(estimator, level, estimand, reruns, mismatch)
     harness: Any = model if hasattr(model, "drive") else Calls(model)
     form = bank if isinstance(bank, ShortForm) else None
     if isinstance(bank, ShortForm):

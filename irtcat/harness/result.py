@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_interval,
+    is_number,
+)
 from irtcat._common.per_item import per_item
 from irtcat._files.csv import write_csv
 from irtcat._files.folders import OutputFolder
@@ -17,12 +23,28 @@ from irtcat.bank import ItemBank, numbered
 from irtcat.cat import FullScore, Session, in_words, retraced, score_by_prediction
 from irtcat.harness.folder import ITEMS, RESULT
 from irtcat.harness.items import Item
-from irtcat.prediction import ShortForm
-from irtcat.prediction.result import MISFIT, UNLIKE, whose_scores
+from irtcat.prediction import ESTIMATORS, ShortForm
+from irtcat.prediction.result import MISFIT, UNLIKE, WHOSE, whose_scores
+from irtcat.prediction.run_noise import reliability_of
 from irtcat.responses import Responses
+from irtcat.responses._conditions import MISMATCH
 
 UNLIKELY = 0.01
 """A model is flagged as a misfit if the p-value of lz* is below this."""
+
+
+def check_options(
+    estimator: str | None, level: float, estimand: str | None, reruns: Any, mismatch: str
+) -> None:
+    """Raise for invalid options of the full score before any answer is paid for."""
+    check_interval("level", level)
+    check_choice("mismatch", mismatch, MISMATCH)
+    if estimator is not None:
+        check_choice("estimator", estimator, ESTIMATORS)
+    if estimand is not None:
+        check_choice("estimand", estimand, WHOSE)
+    if isinstance(reruns, str) or is_number(reruns):  # responses are checked with the answers
+        reliability_of(reruns, ())
 
 
 def fit_of(session: Session) -> tuple[float | None, float | None]:

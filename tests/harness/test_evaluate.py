@@ -642,6 +642,16 @@ def test_a_short_form_with_too_many_skipped_items(old_models):
     assert any("4 of 15 missing" in note for note in out.notes)
 
 
+@pytest.mark.parametrize(
+    "option", [{"estimator": "x"}, {"estimand": "x"}, {"reruns": "x"}, {"mismatch": "x"}], ids=str
+)
+def test_invalid_options_cost_no_answer(bank, old_models, option):
+    asked = []
+    with pytest.raises(InputError, match=f"`{next(iter(option))}` argument"):
+        evaluate(bank, model(asked), RULES, calibration=old_models, **option)
+    assert not asked
+
+
 def test_a_short_form_has_its_own_rules(bank, old_models):
     form = irtcat.short_form(old_models, 15)
     for changes, words in (
