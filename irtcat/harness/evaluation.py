@@ -100,7 +100,7 @@ def evaluate(
         seed: seed of the session's randomness.
         prior: mean and SD of the prior of the model's ability; by default the population's.
         estimator: an estimator of `irtcat.predict`, for the score; by default "guaranteed" for
-            `Config.guaranteed`, else "auto".
+            `Config.guaranteed`, else "auto". Not with a short form.
         expect: what is known of the model: "similar" to the calibrated ones, "stronger" (as strong
             as the best of them or stronger) or "weaker" (see `irtcat.select`). The default rules
             and the score use it; by default that of ``config``.
@@ -137,7 +137,8 @@ def evaluate(
     harness: Any = model if hasattr(model, "drive") else Calls(model)
     form = bank if isinstance(bank, ShortForm) else None
     if isinstance(bank, ShortForm):
-        config = _rules_of(bank, config, calibration, expect, level)
+        others = {"config": config, "calibration": calibration, "estimator": estimator}
+        config = _rules_of(bank, others, expect, level)
         bank = bank.to_bank()
     bank = as_bank(bank)
     if config is None:
@@ -212,11 +213,9 @@ def _compile(session: Session) -> None:
         copy.answer(item, None)
 
 
-def _rules_of(
-    form: ShortForm, config: Config | None, calibration: Any, expect: str | None, level: float
-) -> Config:
-    """The rules that ask for all items of a short form at once."""
-    for name, value in (("config", config), ("calibration", calibration)):
+def _rules_of(form: ShortForm, others: dict[str, Any], expect: str | None, level: float) -> Config:
+    """The rules that ask for all items of a short form at once; it has no use for the others."""
+    for name, value in others.items():
         if value is not None:
             raise argument_error(name, "None with a short form", type(value).__name__)
     form.check_level(level)

@@ -657,6 +657,7 @@ def test_a_short_form_has_its_own_rules(bank, old_models):
     for changes, words in (
         ({"config": RULES}, "`config` argument must be None with a short form"),
         ({"calibration": old_models}, "`calibration` argument must be None with a short form"),
+        ({"estimator": "irt"}, "`estimator` argument must be None with a short form"),
         ({"level": 0.85}, "`level`"),
     ):
         with pytest.raises(InputError, match=words):
