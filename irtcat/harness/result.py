@@ -180,7 +180,7 @@ class Evaluation:
         reason: the rule that ended the session.
         seconds: time that the answers took.
         cost: cost of the items run; None if costs are not known.
-        full_cost: cost of all items of the bank.
+        full_cost: cost of all items of the bank; None if not known, as with a short form.
         lz_star: person fit of the answers (`irtcat.diagnose.person_fit`); low values mean misfit,
             None if it is not defined.
         unlike: how the model appears unlike the calibrated ones: codes of
@@ -244,6 +244,8 @@ class Evaluation:
         if self.cost is not None and self.full_cost is not None:
             percentage = f" ({self.cost / self.full_cost:.1%})" if self.full_cost > 0 else ""
             out.append(f"Cost {self.cost:g} of {self.full_cost:g}{percentage}.")
+        elif self.cost is not None:
+            out.append(f"Cost {self.cost:g}.")
         out.append(f"The answers took {self.seconds:.1f} seconds.")
         if self.unlike:
             reasons = " and ".join(UNLIKE[code].reason for code in self.unlike)
@@ -291,6 +293,8 @@ def evaluation_of(
     misfit = [MISFIT] if p is not None and p < UNLIKELY else []
     table = item_table(session, items_by_id)
     estimates, (cost, full_cost) = session.estimate(), spending(session, prices)
+    if isinstance(source, ShortForm):
+        full_cost = None  # the bank of a form has only its own items
     theta, se = estimates["theta"], estimates["se"]
     return Evaluation(
         model=session.head["subject"],

@@ -662,6 +662,9 @@ def test_a_short_form_has_its_own_rules(bank, old_models):
     ):
         with pytest.raises(InputError, match=words):
             evaluate(form, model([]), **changes)
+    out = evaluate(form, model([]), items=old_models, costs=pd.Series(2.0, old_models.item_ids))
+    assert (out.cost, out.full_cost) == (30.0, None)  # not that of the form's items alone
+    assert "Cost 30." in out.sentences()
     graded = Responses.from_array(np.arange(400).reshape(20, 20) % 3, codes=(0, 1, 2))
     with pytest.raises(InputError, match="right/wrong items"):
         evaluate(irtcat.short_form(graded, 5), model([]))
