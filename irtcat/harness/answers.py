@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from irtcat._common.checks import (
     InputError,
     argument_error,
@@ -24,6 +26,7 @@ from irtcat.harness.items import Item
 from irtcat.io.logs.inspect_log import LETTERS
 
 ON_ERROR = ("stop", "skip")
+SCALARS = (bool, int, float, str, np.generic)
 
 
 class Answer(NamedTuple):
@@ -121,7 +124,7 @@ class Calls:
         answers = self.function(items)
         if isinstance(answers, Mapping):
             answers = answers.items()
-        elif len(items) == 1 and (answers is None or isinstance(answers, (bool, int, float, str))):
+        elif len(items) == 1 and (answers is None or isinstance(answers, SCALARS)):
             answers = [(items[0].id, answers)]
         if not isinstance(answers, Iterable) or isinstance(answers, str):
             raise argument_error("answer", "pairs of an item id and its answer", answers)

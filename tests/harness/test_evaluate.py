@@ -430,6 +430,7 @@ def test_what_functions_may_give(bank):
     rules = Config(max_items=3)
     one = evaluate(bank, lambda items: 1, rules)
     for function in (
+        lambda items: np.bool_(True),
         lambda items: {items[0].id: True},
         lambda items: [(items[0].id, "C", 0.5)],
         lambda items: iter([[items[0].id, 1.0]]),
