@@ -162,7 +162,8 @@ def session_path(table: pd.DataFrame) -> "Figure":
     if not isinstance(table, pd.DataFrame) or not {"theta", "se"} <= set(table.columns):
         raise argument_error("table", "one with the columns theta and se", table)
     theta, se = table["theta"].to_numpy(float), table["se"].to_numpy(float)
-    number = np.arange(1, len(theta) + 1)
+    known = np.isfinite(theta)  # in a batch only after its last item; gaps would cut line and band
+    number, theta, se = np.flatnonzero(known) + 1, theta[known], se[known]
     figure = new_figure(7.4, 3.4)
     axes = figure.subplots()
     axes.fill_between(number, theta - Z * se, theta + Z * se, color=COLOURS[0], alpha=0.18)

@@ -131,7 +131,9 @@ def session_blocks(
     for name in [c for c in frame.columns if c.startswith("theta")]:
         values, error = frame[name], Z * frame[name.replace("theta", "se")].replace(np.inf, np.nan)
         label = "ability" if name == "theta" else f"ability {name.removeprefix('theta_')}"
-        series.append(line(label, at, values, values - error, values + error))
+        known = values.notna()  # in a batch only after its last item; gaps would cut the line
+        values, error = values[known], error[known]
+        series.append(line(label, at[known], values, values - error, values + error))
     if len(frame):
         blocks.append(
             lines(

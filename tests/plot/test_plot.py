@@ -411,3 +411,11 @@ def test_errors_of_several_tests_are_lines():
     assert [line.get_ydata().tolist() for line in lines] == [[0.1, 0.2], [0.2, 0.4]]
     with pytest.raises(InputError, match="tables of theta and csem"):
         plot.error_curves(tables)
+
+
+def test_the_path_of_a_session_in_batches_has_no_gaps():
+    """In a batch the ability is known only after its last item."""
+    table = pd.DataFrame({"theta": [np.nan, 0.5, np.nan, 0.7], "se": [np.nan, 0.5, np.nan, 0.4]})
+    axes = plot.session_path(table).axes[0]
+    assert axes.lines[0].get_xydata().tolist() == [[2, 0.5], [4, 0.7]]
+    assert len(axes.collections[0].get_paths()) == 1  # one band, not a stroke at each answer

@@ -448,6 +448,16 @@ def test_random_choices_are_told_as_such():
             assert bool(out) == (not asked_ and place < rank)
 
 
+def test_the_line_of_a_session_in_batches_has_no_gaps():
+    bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
+    session = Session.begin(bank, Config(max_items=4, batch=2))
+    while not session.is_over:
+        session.answer(session.asked[0], 1)
+    figure = next(block for block in session_blocks(session) if block["t"] == "lines")
+    assert figure["series"][0]["x"] == [2, 4]
+    assert None not in figure["series"][0]["y"]
+
+
 def test_of_many_sessions_the_last_are_drawn_and_it_is_said(tmp_path):
     bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
     with Store(tmp_path / "tests.db") as store:
