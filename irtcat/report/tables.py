@@ -421,9 +421,11 @@ def simulation(name: str, result: Any) -> Section:
                 opens="subjects",
             )
         )
-    if {"score", "full_score"} <= set(sessions):
-        tau = agreement.kendall_tau_b(sessions["score"], sessions["full_score"])
-        mae = 100 * agreement.mean_absolute_error(sessions["score"], sessions["full_score"])
+    # Without answers there is no score, and without two of them no order.
+    pairs = sessions.reindex(columns=["score", "full_score"]).dropna()
+    if len(pairs) > 1:
+        tau = agreement.kendall_tau_b(pairs["score"], pairs["full_score"])
+        mae = 100 * agreement.mean_absolute_error(pairs["score"], pairs["full_score"])
         facts["Error of the full score"] = f"{mae:.2f} points"
         half = Z * sessions["score_sd"]
         blocks.append(

@@ -471,6 +471,13 @@ def test_of_many_sessions_the_last_are_drawn_and_it_is_said(tmp_path):
     assert listed["n"] == 14
 
 
+def test_a_simulation_with_a_subject_without_a_score():
+    table = pd.DataFrame({"subject": list("abc"), "truth": 0.0, "theta": 0.0, "stop": "length"})
+    table = table.assign(n_items=3, score=[0.1, 0.5, np.nan], full_score=[0.2, 0.5, 0.7])
+    assert "5.00 points" in report.build(table.assign(score_sd=0.1))
+    assert "Error of the full score" not in report.build(table.assign(score_sd=0.1)[:1])
+
+
 @pytest.mark.slow
 def test_a_simulation_as_object_and_folder(tmp_path, bank):
     theta = np.random.default_rng(0).normal(size=30)
