@@ -97,7 +97,7 @@ def item_curves(
             bank, mean + sd * np.linspace(-4, 4, FINE_NODES if len(bank) <= MANY else NODES)
         )
     if observed is not None and len(observed):
-        block["observed"] = _observed(observed, frame.index)
+        block["observed"] = _observed(observed, frame.index, model.has_order)
     return block
 
 
@@ -150,15 +150,27 @@ def packed(values: np.ndarray, letters: int = 2) -> str:
     return "".join(ALPHABET[code // base] + ALPHABET[code % base] for code in codes)
 
 
-def _observed(curves: pd.DataFrame, ids: pd.Index) -> dict[str, Any]:
-    """Smoothed shares of right answers by the item's position."""
+def _observed(curves: pd.DataFrame, ids: pd.Index, has_order: bool = True) -> dict[str, Any]:
+    """Smoothed shares of right answers, or of points, by the item's position.
+
+    Without an order of the categories it is the share of the last one.
+    """
     positions = {str(name): i for i, name in enumerate(ids)}
     out: dict[str, Any] = {}
     for name, rows in curves.groupby(curves["item"].astype(str), sort=False):
         if str(name) not in positions:
             continue
         if "category" in rows:
-            rows = rows[rows["category"] == rows["category"].max()]
+            categories = np.unique(rows["category"].to_numpy(float))
+            shares = [part["observed"].to_numpy(float) for _, part in rows.groupby("category")]
+            rows = rows[rows["category"] == categories[-1]]
+            if has_order and len(shares) > 1:  # of points, as the model's curve; without a band
+                total = categories @ np.array(shares) / categories[-1]
+                out[str(positions[str(name)])] = {
+                    "theta": numbers(rows["theta"]),
+                    "observed": numbers(total),
+                }
+                continue
         keys = ("theta", "observed", "lower", "upper")
         out[str(positions[str(name)])] = {key: numbers(rows[key]) for key in keys}
     return out

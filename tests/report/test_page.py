@@ -16,6 +16,7 @@ import pytest
 import irtcat
 from irtcat import ItemBank, report
 from irtcat._common.checks import InputError
+from irtcat._common.precision import precision
 from irtcat.cat import Config, Session, Store, simulate
 from irtcat.models import expected_responses
 from irtcat.report.bank import ALPHABET, bank_section, item_curves, packed
@@ -280,6 +281,21 @@ def test_curves_are_called_what_they_are():
     assert [each and len(each) for each in curves["categories"]] == [4, None]
     assert "unordered" not in curves
     assert item_curves(nominal, nominal.to_frame())["unordered"] == 1
+
+
+def test_observed_curves_of_graded_items_are_shares_of_points():
+    """As the model's curve beside them; that of the highest category looked like misfit."""
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(300, 1)) + rng.normal(size=(300, 4))
+    data = irtcat.as_responses(np.clip(np.round(latent + 1.5), 0, [3, 3, 3, 1]).astype(int))
+    bank = irtcat.fit(data, "gpcm").bank
+    table = irtcat.diagnose.empirical_curves(bank, data, smoother="spline", n_points=4)
+    found = item_curves(bank, bank.to_frame(), table.assign(observed=table["expected"]))
+    for i, top in enumerate([3, 3, 3, 1]):
+        at = found["observed"][str(i)]
+        with precision("float64"):
+            share = np.asarray(expected_responses(bank.model, np.array(at["theta"])))[i] / top
+        np.testing.assert_allclose(at["observed"], share, atol=1e-4)
 
 
 def test_items_that_tell_nothing():
