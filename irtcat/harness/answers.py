@@ -156,8 +156,12 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
     value = answer.value
     if value is None:
         return None
+    is_verdict = threshold is not None or isinstance(value, (bool, np.bool_))
     if isinstance(value, str):
+        is_verdict |= value in LETTERS
         value = LETTERS.get(value, value)
+    # Wrong is the lower of two codes, which need not be 0 and 1.
+    wrong = session.bank.first_code if is_verdict and session.bank.model.n_categories == 2 else 0
     try:
         number = float(value) if not isinstance(value, str) else float(value.strip())
     except (TypeError, ValueError):
@@ -165,11 +169,11 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
     if not math.isfinite(number):
         raise argument_error("answer", f"a number for {brief(answer.item)}", shorten(value))
     if threshold is not None:
-        return int(number >= threshold)
+        return wrong + int(number >= threshold)
     if number != int(number):
         advice = "Give a threshold from which a score counts as right."
         raise argument_error("answer", f"a category of {brief(answer.item)}", number, advice)
-    return int(number)
+    return wrong + int(number)
 
 
 def ask_until_over(

@@ -111,6 +111,8 @@ def compare_live(
     # Difficulties are unknown and not needed: the items come in the order of the bank.
     bank = ItemBank.from_parameters(b=np.zeros(len(order)), item_ids=order)
     bank = replace(bank, items=old.items.set_axis(old.items.index.map(str)).loc[order])
+    if old.codes[0] != 0:
+        bank = replace(bank, codes=old.codes)
     config = Config(criterion="sequential", max_items=len(order), batch=min(batch, len(order)))
     harness.check(items_by_id)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.engine import step_compiled
 from irtcat.cat.rules.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
-from irtcat.harness.answers import ask_until_over
+from irtcat.harness.answers import as_code, ask_until_over
 from irtcat.harness.items import read_items
 from irtcat.prediction.factor_scores import FactorModel
 from tests.harness.conftest import N, is_right
@@ -423,6 +424,14 @@ def test_answers_that_an_item_cannot_have(value, must):
     with pytest.raises(InputError, match=must):
         ask_until_over(session, items, lambda asked: [Answer("i1", value)])
     assert session.asked == ["i1"]
+
+
+def test_right_is_the_higher_of_two_codes_whatever_they_are():
+    bank = irtcat.ItemBank.from_parameters(b=[0.0])
+    session = Session.begin(replace(bank, codes=(1, 2)), Config(max_items=1))
+    found = [as_code(session, Answer("i1", value)) for value in ("C", "I", True, False, 2, 1)]
+    assert found == [2, 1, 2, 1, 2, 1]
+    assert [as_code(session, Answer("i1", value), 0.5) for value in (0.7, 0.2)] == [2, 1]
 
 
 @pytest.mark.slow

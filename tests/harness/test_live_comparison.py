@@ -109,3 +109,11 @@ def test_refused(models, given, words):
 def test_one_old_model_is_needed(models):
     with pytest.raises(InputError, match="`old` argument must be right/wrong responses of one"):
         compare_live(models, Model(models))
+
+
+def test_codes_other_than_0_and_1(models):
+    """The new model's answers are in the codes of the old one's."""
+    plain = compare_live(models.subset(subjects=["old"]), Model(models), seed=4)
+    old = Responses.from_array(models.to_numpy()[:1] + 1, ["old"], models.item_ids, codes=(1, 2))
+    found = compare_live(old, Calls(Model(models), threshold=0.5), seed=4)
+    assert (found.verdict, found.n_items) == (plain.verdict, plain.n_items)
