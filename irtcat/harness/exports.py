@@ -203,7 +203,8 @@ def inspect_selector(sample: str) -> str:
 def _to_inspect(items: tuple[Item, ...]) -> tuple[str, str]:
     """One line of sample ids for each task."""
     for item in items:
-        if "," in item.sample or "\n" in item.sample or item.sample != item.sample.strip():
+        several_lines = len(item.sample.splitlines()) > 1  # also by U+2028 and others
+        if "," in item.sample or several_lines or item.sample != item.sample.strip():
             must = "without commas, line breaks and blanks at the ends"
             advice = "Give them to inspect_ai.eval(sample_id=[...]) in Python."
             raise argument_error("items", f"sample ids {must}", item.sample, advice)

@@ -72,7 +72,7 @@ def test_inspect_ids_are_patterns_that_match_themselves_only():
 
 
 def test_inspect_ids_that_a_list_cannot_hold_are_refused():
-    for sample in ("a,b", " a", "a\nb"):
+    for sample in ("a,b", " a", "a\nb", "a\u2028b"):
         table = pd.DataFrame({"task": "quiz", "sample_id": [sample]}, index=["x"])
         with pytest.raises(InputError, match="sample ids without commas"):
             export(["x"], "inspect", table)
