@@ -105,6 +105,8 @@ def test_hundreds_of_items_are_bands_and_falling_curves():
     assert len(axes.lines) == 7
     falling = plot.item_curves(ItemBank.from_parameters(a=-np.ones(61)), theta=GRID).legends[0]
     assert falling.get_texts()[-1].get_text() == "and 57 more that fall"
+    backwards = plot.item_curves(ItemBank.from_parameters(b=np.zeros(61)), theta=GRID[::-1])
+    assert not any("fall" in line.get_label() for line in backwards.axes[0].lines)
 
 
 def test_hundreds_of_subjects_are_a_band_with_some_names():
