@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from irtcat import leaderboard, plot
+from irtcat._common.checks import argument_error
 from irtcat._files.csv import write_csv
 from irtcat._files.folders import MANIFEST, OutputFolder
 from irtcat.fitting import Fit, fit
@@ -106,6 +107,8 @@ def run(
     written = [file for file in names.values() if file != MANIFEST]
     folder.check(written)
     data = load("digits_crowd") if responses is None else responses
+    if not isinstance(data, Responses):
+        raise argument_error("responses", "Responses", type(data).__name__)
     data = data.without_duplicate_subjects()  # as `leaderboard.evaluate` does
     board = leaderboard.evaluate(
         data,

@@ -82,6 +82,8 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(InputError, match="out"):
         demo.run(tmp_path / "out")
+    with pytest.raises(InputError, match="`responses` argument must be Responses"):
+        demo.run(tmp_path / "new", pd.DataFrame({"q1": [0, 1]}))
 
 
 def test_without_matplotlib_there_are_no_figures(setting, tmp_path, monkeypatch):
