@@ -70,7 +70,8 @@ def score_by_form(
 ) -> FullScore:
     """The full score by a short form; unknown where too many items were skipped."""
     answers = session.to_frame()["answer"].reindex(form.item_ids).to_numpy(float)[None]
-    data = Responses.from_array(answers, item_ids=form.item_ids, codes=form.codes)
+    subject = session.head["subject"] or session.id  # as which the model may be in the reruns
+    data = Responses.from_array(answers, [subject], form.item_ids, codes=form.codes)
     try:
         prediction = form.predict(
             data, expect=session.config.expect, level=level, estimand=estimand, reruns=reruns

@@ -638,6 +638,14 @@ def test_a_short_form_is_run_whole(old_models, tmp_path):
     assert again.score == out.score
 
 
+def test_reruns_of_the_model_with_a_short_form(old_models):
+    form = irtcat.short_form(old_models, 15)
+    again = Responses.from_array(np.arange(15)[None] % 2, ["new"], form.item_ids)
+    out = evaluate(form, model([]), items=old_models, name="new", reruns=again)
+    assert (out.noise_source, out.notes) == ("reruns", ())
+    assert out.lower <= out.score <= out.upper
+
+
 @pytest.mark.slow
 def test_a_short_form_with_too_many_skipped_items(old_models):
     form = irtcat.short_form(old_models, 15)
