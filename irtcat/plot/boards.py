@@ -139,7 +139,8 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
         finite are omitted.
 
     Raises:
-        InputError: the table lacks a column or the estimator, or matplotlib is not installed.
+        InputError: the table lacks a column, the estimator or a finite gap, or matplotlib is not
+            installed.
 
     Example:
         >>> index = pd.MultiIndex.from_product([["random"], ["mean"], [25, 100]],
@@ -157,6 +158,8 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
     if estimator is not None:
         check_choice("estimator", estimator, present)
     shown = present if estimator is None else [estimator]
+    if not np.isfinite(flat.loc[flat["estimator"].isin(shown), "gap"]).any():
+        raise argument_error("table", "one with a finite gap", "none")
     figure, row = panels(len(shown))
     strategies = flat["strategy"].unique().tolist()
     for axes, name in zip(row, shown, strict=True):

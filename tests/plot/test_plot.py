@@ -128,6 +128,8 @@ def test_axes_start_where_the_data_do(bank):
     low, high = plot.reliable_gaps(gaps).axes[0].get_ylim()
     assert 2.5 < low < 3
     assert 9 < high < 10
+    with pytest.raises(InputError, match="a finite gap"):
+        plot.reliable_gaps(gaps.assign(gap=np.inf))
     shares = pd.DataFrame({"subject": ["x"], "score": 0.97, "lower": 0.95, "upper": 1.0})
     assert plot.ranked(shares).axes[0].get_xlim()[1] <= 1.01
     assert plot.ranked(shares).axes[0].get_ylim() == (1.5, 0.5)
