@@ -53,7 +53,7 @@ def _abilities(bank: ItemBank, theta: Any) -> np.ndarray:
     vector = np.atleast_1d(np.asarray(theta, float))
     if vector.ndim != 1 or len(vector) < 2 or not np.isfinite(vector).all():
         raise argument_error("theta", "a vector of at least two finite numbers", theta)
-    return np.sort(vector)  # whether a curve rises is told by its ends
+    return np.sort(vector)  # the ends of a curve say whether it rises
 
 
 def item_curves(bank: BankLike, items: Any = None, theta: Any = None) -> "Figure":
