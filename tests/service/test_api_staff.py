@@ -660,6 +660,7 @@ def test_webhooks(admin):
     for wrong in (
         {**body, "url": "ftp://example.org"},
         {**body, "url": "http://["},
+        {**body, "url": "https://1.1.1.1:99999/"},
         {**body, "url": "https://a:b@example.org"},
         {**body, "events": ["shoe"]},
         {**body, "events": []},

@@ -271,6 +271,8 @@ def test_nothing_reaches_a_server_of_this_machine_unless_it_is_permitted(service
         ("ftp://receiver.example", ["test.published"]),
         ("receiver.example", ["test.published"]),
         ("https://", ["test.published"]),
+        ("https://receiver.example:99999/", ["test.published"]),
+        ("https://receiver.example:port/", ["test.published"]),
         ("https://user:word@receiver.example", ["test.published"]),
         ("https://receiver.example/\n", ["test.published"]),
         ("https://inner.example/", ["test.published"]),

@@ -60,7 +60,9 @@ class Webhook(BaseModel):
 def _check_url(url: str, private: bool) -> None:
     try:
         parts = urlsplit(url) if isinstance(url, str) and len(url) <= LONGEST_URL else None
-    except ValueError:  # such as http://[
+        if parts is not None and parts.port == 0:
+            parts = None
+    except ValueError:  # such as http://[ or a port that is no number
         parts = None
     is_url = parts is not None and parts.scheme in ("http", "https") and parts.hostname
     if not is_url or not url.isprintable() or "@" in parts.netloc:  # type: ignore[union-attr]
