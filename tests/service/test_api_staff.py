@@ -386,6 +386,19 @@ def test_lists_come_in_pages(staff, service, published):
         proctor("GET", f"people?{wrong}", status=422)
 
 
+def test_lists_of_items_go_on_after_any_id(admin):
+    names = ["Item 1", "Größe/2", "x,3"]
+    data = ItemBank.from_parameters(b=[0.0, 1.0, 2.0], item_ids=names).to_bytes()
+    sent = {"content": data, "headers": {"content-type": "application/octet-stream"}}
+    path = f"banks/{admin('POST', 'uploads/banks', **sent)['hash']}/items"
+    seen, after = [], {}
+    while after is not None:
+        page = admin("GET", path, params={"limit": 1, **after})
+        seen += [row["item"] for row in page["items"]]
+        after = page["next"] and {"after": page["next"]}
+    assert seen == names
+
+
 @pytest.mark.slow
 def test_results_and_exports(staff, service, published, clock, tmp_path):
     reader = staff("psychometrician")

@@ -166,7 +166,11 @@ class PageCut:
         limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most entries.")] = 50,
         after: Annotated[
             str | None,
-            Query(pattern=NAME, description="`next` of the page before: this one follows it."),
+            Query(
+                min_length=1,
+                max_length=2000,  # also an id of an item, which may be any text
+                description="`next` of the page before: this one follows it.",
+            ),
         ] = None,
     ):
         self.limit, self.after = limit, after
