@@ -403,6 +403,11 @@ def test_people(app, service, published, taker):
     proctor.page(f"/staff/people/{ada}/erase", 404)
 
 
+def test_searching_among_no_people(app):
+    page = Browser(app, "proctor").page("/staff/people?find=emmy")
+    assert "emmy" in page.xpath("//input[@name='find']/@value")
+
+
 def test_board_and_actions(app, service, taker, clock):
     to_adaptive(taker)
     clock.move(1)

@@ -29,7 +29,7 @@ PEOPLE_SHOWN = 500
 def list_people(at: Keeper, find: str = "") -> Response:
     """People that are not erased, and a form to add one."""
     frame = people.people_table(at.service)
-    if find:
+    if find and len(frame):  # of no rows, `agg` makes no column
         text = frame[["id", "name", "email", "external"]].agg(" ".join, axis=1).str.lower()
         frame = frame[text.str.contains(find.lower(), regex=False)]
     rows = frame.iloc[::-1].head(PEOPLE_SHOWN).to_dict("records")
