@@ -235,6 +235,7 @@ def test_people_and_tickets(staff, service, published):
     proctor("POST", "tickets/t_x/revoke", status=404)
     for wrong in (
         {"test": published, "opens": "2026-11-23T07:00:00"},
+        {"test": published, "opens": "0001-01-01T00:00:00+14:00"},
         {"test": published, "accommodations": ["wings"]},
         {"test": published, "extra": 1},
     ):

@@ -182,7 +182,10 @@ def _time(argument: str, value: datetime | None) -> str:
         return ""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise argument_error(argument, "a time with a time zone", value)
-    return utc_text(value.astimezone(UTC))
+    try:
+        return utc_text(value.astimezone(UTC))
+    except OverflowError:
+        raise argument_error(argument, "a time from year 1 to 9999 in UTC", value) from None
 
 
 def revoke_ticket(service: Service, ticket: str, *, actor: str) -> None:
