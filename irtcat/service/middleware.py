@@ -366,13 +366,20 @@ def _guessed(method: str, path: str) -> str:
 
 
 def _network(address: str) -> str:
-    """An address, or the network of one customer for IPv6 (/64), of which it has 2^64 addresses."""
+    """An address, or the network of one customer for IPv6 (/64), of which it has 2^64 addresses.
+
+    Example:
+        >>> _network("2001:db8::1"), _network("::ffff:192.0.2.1")
+        ('2001:db8::/64', '192.0.2.1')
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
     if parsed.version == 4:
         return address
+    if parsed.ipv4_mapped is not None:  # a socket for both versions: not one network for all
+        return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 

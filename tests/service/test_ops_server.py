@@ -172,6 +172,14 @@ def test_addresses_of_one_ipv6_network_share_a_limit():
     assert TestClient(app, client=("2001:db8:0:1::1", 1)).get("/t/bad").status_code == 404
 
 
+def test_ipv4_addresses_of_a_socket_for_both_versions_have_a_limit_each():
+    app = limited(lambda: 0.0)
+    one, other = (TestClient(app, client=(f"::ffff:192.0.2.{at}", 1)) for at in (1, 2))
+    n = int(ADDRESS.burst)
+    assert statuses(one, "GET", "/t/bad", n + 1) == [404] * n + [429]
+    assert statuses(other, "GET", "/t/bad", 1) == [404]
+
+
 @pytest.mark.slow
 def test_requests_of_one_device_are_limited():
     client = TestClient(limited(lambda: 0.0))
