@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -79,6 +80,19 @@ def test_a_form_that_takes_too_long_is_an_earlier_one_with_the_items_asked(
         made(values(), rules, asked), best_form(values(), rules, asked)
     )
     made.close()
+
+
+def test_a_form_that_waits_behind_one_that_takes_too_long_is_solved(rules, monkeypatch):
+    made = ShadowPool()
+
+    def cancelled(*_):
+        future = Future()
+        future.cancel()
+        return future.result()
+
+    monkeypatch.setattr(made, "_submit", cancelled)  # as the end of the pool does it
+    form = made(values(), rules, np.zeros(N, bool))
+    np.testing.assert_array_equal(form, best_form(values(), rules, np.zeros(N, bool)))
 
 
 @pytest.mark.slow

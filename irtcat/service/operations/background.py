@@ -23,7 +23,7 @@ import multiprocessing
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from threading import Lock
 from typing import Any
@@ -230,7 +230,7 @@ class ShadowPool:
             self._restart()
             SHADOW.labels("fallback").inc()
             return self._fallback(values, rules, required)
-        except BrokenExecutor:  # the process was killed
+        except (BrokenExecutor, CancelledError):  # it was killed, maybe for another form's time
             self._restart()
             SHADOW.labels("local").inc()
             form = best_form(values, rules, required)
