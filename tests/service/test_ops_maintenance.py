@@ -243,6 +243,15 @@ def test_a_backup_of_sqlite_is_a_service(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir() if "backup" in p.name) == ["backup.db"]
 
 
+def test_a_backup_is_of_the_named_file(tmp_path):
+    open_service(tmp_path / "tests", create=True).close()  # what the address before "#" names
+    with open_service(tmp_path / "tests#2 %41.db", create=True) as service:
+        add_account(service, "ada", password=WORDS, roles=["admin"], actor="test")
+        path = maintenance.backup(service, tmp_path / "backup.db")
+    with open_service(path) as restored:
+        assert sign_in(restored, "ada", WORDS).name == "ada"
+
+
 def test_a_backup_replaces_the_one_before_only_when_it_is_complete(tmp_path, monkeypatch):
     service, *_ = filled(tmp_path / "tests.db")
     path = maintenance.backup(service, tmp_path / "backup.db")

@@ -293,9 +293,10 @@ def backup(service: Service, path: str | os.PathLike[str]) -> Path:
 def _backup_sqlite(service: Service, path: Path) -> None:
     source = service.database.engine.url.database
     assert source is not None
+    address = Path(source).absolute().as_uri()  # "#" and "?" in a path are no parts of an address
     try:
         with (
-            closing(sqlite3.connect(f"file:{Path(source).absolute()}?mode=ro", uri=True)) as old,
+            closing(sqlite3.connect(f"{address}?mode=ro", uri=True)) as old,
             closing(sqlite3.connect(path)) as new,
         ):
             old.backup(new)
