@@ -471,6 +471,16 @@ def test_qti_results(staff, service, published):
     reader("GET", "attempts/a_x/result.xml", status=404)
 
 
+def test_a_note_does_not_change_when_an_attempt_finished(staff, service, published, clock):
+    reader = staff("auditor")
+    attempt = take(service, published)
+    paths = (f"tests/{published}/results.csv", f"attempts/{attempt}/result.xml")
+    before = [reader("GET", path).text for path in paths]
+    clock.move(3 * 24 * 3600)
+    proctoring.note(service, attempt, actor="account:ada", text="The room was loud.")
+    assert [reader("GET", path).text for path in paths] == before
+
+
 @pytest.mark.slow
 def test_no_responses_to_export(staff, published):
     staff("auditor")("GET", f"tests/{published}/responses.npz", status=409)

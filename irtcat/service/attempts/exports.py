@@ -187,7 +187,7 @@ def qti_results(service: Service, attempt: str) -> bytes:
     )
     context = _child(root, "context", sourcedId=str(it.head["person"]))
     _child(context, "sessionIdentifier", sourceID="urn:irtcat", identifier=it.id)
-    test = _child(root, "testResult", identifier=it.test.id, datestamp=str(it.progress.last))
+    test = _child(root, "testResult", identifier=it.test.id, datestamp=str(it.progress.finished))
     result = attempt_result(it)
     if result is not None:
         for name, value in (

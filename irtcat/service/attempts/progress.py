@@ -86,6 +86,7 @@ class Progress:
         number: position of every item in the attempt, from 1, by which the taker knows it.
         requests: ids of requests that were carried out.
         last: time stamp of the last event.
+        finished: time stamp of the end; notes and ratings come later.
     """
 
     definition: TestDefinition
@@ -104,6 +105,7 @@ class Progress:
     requests: set[str] = field(default_factory=set)
     ended: dict[int, str] = field(default_factory=dict)
     last: str | None = None
+    finished: str | None = None
     used_test: float = 0.0
     used_section: float = 0.0
     used_by_item: dict[str, float] = field(default_factory=dict)
@@ -184,12 +186,13 @@ class Progress:
 
     def _finish(self, event: Event) -> None:
         self.status, self.reason, self.current = "finished", event["reason"], None
+        self.finished = event["at"]
 
     def _void(self, event: Event) -> None:
         self.status, self.reason = "void", event["reason"]
 
     def _reopen(self, event: Event) -> None:
-        self.status, self.reason = "running", ""
+        self.status, self.reason, self.finished = "running", "", None
         # Else the time until somebody noticed that a limit had passed would use up the new one.
         test, section = self.definition.time_limit, getattr(self.part, "time_limit", None)
         self.used_test = min(self.used_test, self._limit(test) + self.extra_test)

@@ -172,7 +172,7 @@ def _result_row(service: Service, name: str) -> dict[str, Any]:
         "attempt": name,
         "person": attempt.head["person"],
         "started": attempt.head["started"],
-        "finished": attempt.progress.last,
+        "finished": attempt.progress.finished,
         "reason": attempt.progress.reason,
         "seconds": round(attempt.progress.used_test, 1),
     }
