@@ -175,6 +175,9 @@ def test_choices_have_the_responses_of_their_keys():
         offline_test(bank, Config(max_items=2), items=table.assign(key="E"))
     with pytest.raises(InputError, match=r"b0.*Got 1 choices"):
         offline_test(bank, Config(max_items=2), items=table[["prompt", "A"]])
+    for wrong in (table.reset_index(names="item"), pd.concat([table, table[:1]])):
+        with pytest.raises(InputError, match="`items` argument must be a table with the ids"):
+            offline_test(bank, Config(max_items=2), items=wrong)
 
 
 def test_the_page_escapes_texts_and_warns_of_its_keys(tmp_path):

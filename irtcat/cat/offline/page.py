@@ -287,7 +287,8 @@ def offline_test(
 
     Raises:
         InputError: for a bank of several abilities or with other items, rules that the page lacks
-            (all are named), choices without a response, or an address that is not https.
+            (all are named), a table without the items' ids, choices without a response, or an
+            address that is not https.
 
     Example:
         >>> from irtcat import ItemBank
@@ -366,9 +367,14 @@ def questions_of(bank: ItemBank, items: pd.DataFrame | None = None) -> dict[str,
         items: the table, by item id; by default the bank's metadata.
 
     Raises:
-        InputError: naming the item whose choices have no response.
+        InputError: naming the item whose choices have no response, or for a table whose index does
+            not have the ids, each once.
     """
     table = bank.items.set_axis(bank.item_ids) if items is None else items
+    ids = table.index.map(str)
+    if not ids.is_unique or not ids.isin(list(map(str, bank.item_ids))).any():
+        must = "a table with the ids of the bank's items as its index, each once"
+        raise argument_error("items", must, f"the index {shorten(ids.tolist())}")
     rows = {str(name): row for name, row in table.to_dict("index").items()}
     n_categories = item_categories(bank.model)
     out = {}
