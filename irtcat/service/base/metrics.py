@@ -61,7 +61,7 @@ def engine_time(step: str) -> Iterator[None]:
 
 
 class Attempts(Collector):
-    """Numbers of attempts by status, of open tickets and of waiting messages, from the database."""
+    """Numbers of attempts by status, and of messages that wait, from the database."""
 
     def __init__(self, service: Service):
         self._service = service
