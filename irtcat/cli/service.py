@@ -310,6 +310,10 @@ def erase(o: Options) -> Output:
 def account(o: Options) -> Output:
     """Add an account of staff, or give one a new password; print the password once."""
     accounts = part("accounts.accounts")
+    if o.subject and o.roles is None:  # a new password is not what was asked for
+        raise typer.BadParameter(
+            "needs --roles: it is that of a new account.", param_hint="--subject"
+        )
     password = None if o.subject else part("storage.context").new_secret()
     with opened(o) as service:
         if o.roles is None:

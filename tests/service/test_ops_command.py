@@ -109,6 +109,7 @@ def test_tickets_open_the_test(address, small):
         (("erase", "{}", "p_x"), 1, "There is no such person"),
         (("account", "{}", "eve", "--roles", "boss"), 1, "author, psychometrician"),
         (("account", "{}", "eve"), 1, "There is no such account."),
+        (("account", "{}", "eve", "--subject", "https://id.example eve"), 2, "needs --roles"),
         (("check", "{}", "--anchor", "none.json"), 1, "none.json"),
         (("backup", "{}", "--out", "missing/b.db"), 1, "missing/b.db (--out)"),
         (("check", "nowhere.db"), 1, "nowhere.db: there is no such store"),
