@@ -617,6 +617,16 @@ def test_two_people_score_and_a_third_decides(app, service):
 
 
 @pytest.mark.slow
+def test_the_next_response_may_be_of_an_item_with_any_id(app, service, monkeypatch):
+    monkeypatch.setitem(globals(), "ESSAY", "a+b & c #2 100%")
+    taker = Taker(service, people.issue_ticket(service, essay_test(service), actor="test").token)
+    taker.answer()
+    taker("answer", number=2, response="Past the mill.")
+    scorer = Browser(app, "scorer")
+    address = scorer.get("/staff/scoring/next", 303).headers["location"]
+    assert "Past the mill." in scorer.page(address).text_content()
+
+
 def test_half_points_on_the_pages(app, service):
     names = [f"q{i}" for i in range(12)]
     half = ItemBank.from_thresholds(1.0, [[-0.5, 0.5]], "gpcm", item_ids=[ESSAY])

@@ -11,6 +11,7 @@ from irtcat.service.attempts.view import media_urls, with_media
 from irtcat.service.pages import CheckedForm
 from irtcat.service.pages.staff.base import (
     Requires,
+    Shown,
     Table,
     Visit,
     as_table,
@@ -51,7 +52,7 @@ def next_response(at: Scorer) -> Response:
     if queue.empty:
         return back_to("/staff/scoring")
     row = queue.iloc[0]
-    return back_to(f"/staff/scoring/{row['attempt']}?item={row['item']}")
+    return back_to(f"/staff/scoring/{row['attempt']}?item={Shown.address(row['item'])}")
 
 
 def _task(
