@@ -90,6 +90,17 @@ CASES = {
         ),
         False,
     ),
+    "equal distances from the target shares": (
+        BINARY,
+        Config(
+            stopping="se<0.3",
+            max_items=20,
+            group="topic",
+            targets={"x": 0.5, "y": 0.3, "z": 0.2},
+            content="kingsbury-zara",
+        ),
+        False,
+    ),
     "mixed": (mixed(), Config(stopping="information<0.3 or n>=9"), False),
 }
 

@@ -223,6 +223,25 @@ def test_kingsbury_zara(rules, bank30, reference):
         assert int(jnp.argmax(kept)) + 1 == case["item"]
 
 
+def test_kingsbury_zara_of_equal_distances_takes_the_first_group():
+    groups = np.repeat(["x", "y", "z"], 10)
+    bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 30))
+    bank.items["topic"] = groups
+    targets = {"x": 0.5, "y": 0.3, "z": 0.2}
+    config = Config(content="kingsbury-zara", group="topic", targets=targets, max_items=20)
+    pool = prepare(bank, config)
+    asked = np.isin(np.arange(30), [0, 1, 2, 3, 4, 10, 11, 12, 20, 21])  # each group has its share
+    state = engine.start(pool, config)._replace(administered=jnp.asarray(asked))
+    values = jnp.where(asked, -jnp.inf, 1.0)
+    planned = np.asarray(pool.plan.planned)
+    for group in range(3):  # as a compiler rounds: by one unit in the last place
+        rounded = planned.copy()
+        rounded[group] = np.nextafter(planned[group], 99)
+        other = pool._replace(plan=pool.plan._replace(planned=jnp.asarray(rounded)))
+        kept = kingsbury_zara(context_of(other, config, state), values)
+        assert set(groups[np.isfinite(kept)]) == {"x"}
+
+
 @pytest.mark.slow
 def test_constant_patterns(rules, bank30):
     names = {"fixed4": "step", "fixed7": "step", "var": "halfway", "BM": "map", "EAP": "eap"}

@@ -12,6 +12,7 @@
 
 const CLOSED = -Infinity;
 const SMALLEST = 2.2250738585072014e-308;
+const EQUAL = 1e-6;
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const dot = (x, y) => {
@@ -148,7 +149,8 @@ const CONTENT = {
       const target = planned / total;
       return target - counts[g] / asked + (counts[g] === 0 && target > 0 ? 2 : 0);
     });
-    const chosen = firstBest(gaps);
+    const greatest = Math.max(...gaps);
+    const chosen = gaps.findIndex((gap) => gap >= greatest - EQUAL);
     return values.map((value, i) => (plan.group[i] === chosen ? value : CLOSED));
   },
   penalties: (plan, counts, values, { weight = 1 }) => {
