@@ -10,7 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count
 from irtcat._files.csv import write_csv
-from irtcat._files.json import json_value, write_json
+from irtcat._files.json import json_hash, json_value, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session
 from irtcat.cat.live.driving import begin
@@ -139,6 +139,7 @@ def compare_live(
         return _with_notes(session, harness.drive(session, items_by_id, None, progress))
     frozen = {"model": name, "bank": bank.hash(), "config": config.to_json(), "seed": seed}
     frozen |= {"comparison": json_value(options)} | harness.about()
+    frozen["old"] = json_hash({"model": str(old.subject_ids[0]), "answers": old.to_numpy()[0]})
     with run_folder(out, frozen) as folder:
         with store_of(folder) as store:
             session = _UntilSettled(begin(bank, config, store, **settings), compare)

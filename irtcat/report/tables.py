@@ -401,7 +401,8 @@ def simulation(name: str, result: Any) -> Section:
         error = sessions["theta"] - sessions["truth"]
         facts["RMSE of ability"] = f"{np.sqrt((error**2).mean()):.3f}"
         facts["Bias"] = f"{error.mean():+.3f}"
-        facts["Truth within ±1.96 SE"] = f"{(error.abs() <= Z * sessions['se']).mean():.1%}"
+        within = (error.abs() <= Z * sessions["se"])[error.notna()]
+        facts["Truth within ±1.96 SE"] = f"{within.mean():.1%}"
         facts["Mean SE"] = f"{sessions['se'].replace(np.inf, np.nan).mean():.3f}"
         description = (
             f"{len(sessions):,} sessions; root mean squared error {facts['RMSE of ability']}."

@@ -631,3 +631,10 @@ def test_more_than_a_number_of_items():
 )
 def test_the_default_of_the_greatest_length(stopping, most):
     assert Config(stopping=stopping).max_items == most
+
+
+def test_errors_of_a_ratio_test_sum_to_less_than_1():
+    bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 6))
+    rules = Config(max_items=3, stopping=part("sprt", cuts=0.0, alpha=0.6, beta=0.5))
+    with pytest.raises(InputError, match=r"`alpha \+ beta` argument must be below 1"):
+        Session.begin(bank, rules)

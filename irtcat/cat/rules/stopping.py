@@ -121,6 +121,8 @@ def _check_errors(delta: float, alpha: float, beta: float) -> None:
     check_positive("delta", delta)
     check_interval("alpha", alpha)
     check_interval("beta", beta)
+    if alpha + beta >= 1:
+        raise argument_error("alpha + beta", "below 1, or all tests end at once", alpha + beta)
 
 
 def sprt_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:

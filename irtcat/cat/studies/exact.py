@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, is_number
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
@@ -90,7 +90,7 @@ def exact_distribution(
     bank = checked_bank(bank, config, ["one ability"], "exact errors")
     ids = list(items)
     test = bank.subset(bank.positions(ids))
-    if not ids or not np.isfinite(theta):
+    if not ids or not is_number(theta):
         raise argument_error("items and theta", "ids of items and a finite ability", (ids, theta))
     config = _estimator_only(config, len(ids))
     n_categories = item_categories(test.model)

@@ -330,7 +330,12 @@ class Report:
 
         Returns:
             Responses to all items of the bank, missing where an item was not asked.
+
+        Raises:
+            InputError: for more items than the sessions may have.
         """
+        if n_items is not None:
+            check_count("n_items", n_items, 1, self.items.shape[1])
         values = np.full((len(self), len(self.item_ids)), -1, dtype=np.int8)
         for k in range(self.items.shape[1] if n_items is None else n_items):
             rows = np.flatnonzero(self.items[:, k] >= 0)

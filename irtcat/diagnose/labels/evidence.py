@@ -180,14 +180,14 @@ def top_subjects(
         For each item: answers of the best, right answers, expected right answers, and their SD.
     """
     X = responses.to_numpy()
-    theta = np.nan_to_num(ability.theta)
-    order = np.argsort(theta, kind="stable")
+    theta = np.round(np.nan_to_num(ability.theta), 9)
     n_bins = min(BINS, len(theta))
-    group = np.empty(len(theta), int)
-    group[order] = np.arange(len(theta)) * n_bins // len(theta)
+    # Subjects of equal ability are in one bin, the highest of theirs: their order does not count.
+    rank = np.searchsorted(np.sort(theta), theta, side="right") - 1
+    bins, group = np.unique(rank * n_bins // len(theta), return_inverse=True)
     # The best subjects are the top bins.
-    best = np.arange(n_bins) >= n_bins - max(1, int(np.ceil(share * n_bins)))
-    member = (group == np.arange(n_bins)[:, None]).astype(float)
+    best = bins >= n_bins - max(1, int(np.ceil(share * n_bins)))
+    member = (group == np.arange(len(bins))[:, None]).astype(float)
     middle = member @ theta / member.sum(axis=1)
     answered, right = member @ ~np.isnan(X), member @ np.nan_to_num(X)
     low = np.full(X.shape[1], middle.min() - 20 / slope)

@@ -1,6 +1,7 @@
 """Wrong keys are found, from ten subjects as from hundreds; the evidence by brute force."""
 
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -182,7 +183,8 @@ def test_long_tests_keep_the_item_in(large, monkeypatch):
 def test_best_subjects_by_hand():
     """With few subjects each is a bin of its own."""
     rng = np.random.default_rng(5)
-    bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 10))
+    # Slopes that differ: no two subjects have equal abilities.
+    bank = ItemBank.from_parameters(a=np.linspace(0.8, 1.6, 10), b=np.linspace(-1, 1, 10))
     responses = bank.simulate(rng.normal(size=40), seed=1)
     ability = score(bank, responses)
     n, right, expected, sd = _label_evidence.top_subjects(responses, ability, 1.3, 0.25)
@@ -200,6 +202,19 @@ def test_best_subjects_by_hand():
         p = expit(1.3 * (theta[order] - own))
         assert expected[j] == pytest.approx(p.sum(), abs=1e-3)
         assert sd[j] == pytest.approx(np.sqrt((p * (1 - p)).sum()), abs=1e-3)
+
+
+def test_subjects_of_equal_ability_count_alike_in_any_order():
+    """At the edge of the best, too."""
+    rng = np.random.default_rng(4)
+    x = (rng.normal(size=(101, 1)) + rng.logistic(size=(101, 8)) > 0).astype(int)
+    order = rng.permutation(101)
+    found = []
+    for rows in (np.arange(101), order):
+        responses = Responses.from_array(x[rows])
+        ability = SimpleNamespace(theta=x[rows].mean(axis=1))
+        found.append(_label_evidence.top_subjects(responses, ability, 1.3, 0.25))
+    np.testing.assert_allclose(*found, atol=1e-9)
 
 
 def tutorial(seed, n=10, n_items=400):
