@@ -160,6 +160,8 @@ def _start(
     """A session with its first item asked."""
     state = blank(pool, config, prior, allowed, seed)
     items, gain, relaxed = choose(pool, config, state)
+    # Not for its value: options of stopping rules raise before the first answer, not after it.
+    stops(context_of(pool, config, state), config.stopping)
     return ask(state._replace(gain=gain), items, relaxed)
 
 
