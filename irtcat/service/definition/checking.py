@@ -7,7 +7,7 @@ import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat.bank import ItemBank, check_needs
-from irtcat.cat import prepare
+from irtcat.cat import prepare, start
 from irtcat.cat.rules import single_rules
 from irtcat.models import item_categories
 from irtcat.service.base.records import Fault
@@ -170,7 +170,9 @@ def _checked_pool(
     if len(faults) > before:
         return pool
     try:
-        prepare(pool, section.config)
+        prepared = prepare(pool, section.config)
+        if section.config.exposure.name != "sympson-hetter":  # its parameters are made later
+            start(prepared, section.config)  # as for the first person
     except InputError as error:
         faults.append(config_fault(error, f"{where}.config"))
     return pool

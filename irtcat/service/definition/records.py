@@ -106,9 +106,10 @@ def config_fault(error: InputError, where: str) -> Fault:
     """The fault of a section's configuration that `Config` or `irtcat.cat.prepare` refused."""
     start, _, rest = str(error).partition("` argument must ")
     name = start.removeprefix("The `")
-    if not rest or not name.isidentifier():
+    known = {entry.name for entry in fields(Config)}
+    if not rest or name not in {*known, "config", "bank"}:  # such as an option of a rule
         return Fault(where, f"The `{where}` field: {error}")
-    field = f"{where}.{name}" if name in {entry.name for entry in fields(Config)} else where
+    field = f"{where}.{name}" if name in known else where
     return Fault(field, f"The `{field}` field must {rest}")
 
 

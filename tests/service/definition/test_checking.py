@@ -389,3 +389,9 @@ def test_a_discrimination_below_0():
     bank = ItemBank.from_parameters(a=[1.5] * 59 + [-0.5], b=BANK.to_frame()["b"].to_numpy())
     (warning,) = check_definition(test_of(), bank)
     assert warning.startswith("Items have a discrimination below 0: i60. The more able")
+
+
+def test_options_of_stopping_rules_are_checked():
+    config = CALM | {"stopping": {"name": "sprt", "cuts": [-0.5], "delta": -1.0}}
+    (fault,) = faults_of(test_of(Adaptive(config=config))).values()
+    assert fault.endswith("The `delta` argument must be a finite number above 0. Got -1.0.")
