@@ -186,6 +186,22 @@ def test_densities_reach_mirts_likelihood(mirt, density):
     assert ((abilities.lower < abilities.theta) & (abilities.theta < abilities.upper)).all()
 
 
+def test_items_set_aside_say_nothing_of_a_histogram():
+    """The likelihood that an iteration raises is that of the other items."""
+    rng = np.random.default_rng(1)
+    theta = np.repeat([-1.2, 1.2], 200) + 0.3 * rng.normal(size=400)
+    bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 12))
+    X = np.full((400, 17), np.nan)
+    X[:, :12] = bank.simulate(theta, seed=1).to_numpy()
+    for item in range(12, 17):  # sparse, and with the wrong key
+        answered = rng.choice(400, 45, replace=False)
+        X[answered, item] = theta[answered] < 0
+    few = {"solver": EM(max_iterations=40), "density": "empirical", **NO_ERRORS}
+    result, alone = (fit(Responses.from_array(x), **few) for x in (X, X[:, :12]))
+    assert np.diff(result.trace).min() > -1e-6
+    np.testing.assert_allclose(result.trace[-1], alone.trace[-1], atol=0.01)
+
+
 @pytest.mark.slow
 def test_a_davidian_curve_of_normal_data_is_normal():
     bank = ItemBank.from_parameters(a=np.linspace(0.8, 1.8, 12), b=np.linspace(-1.5, 1.5, 12))

@@ -11,7 +11,7 @@ from irtcat._common.types import FloatArray
 from irtcat.fitting.em.iteration import EMUpdate, em_step
 from irtcat.fitting.em.problem import EMPoint, EMState, Problem
 from irtcat.latent import Density, EStep, GridQuadrature, log_likelihoods
-from irtcat.models import parameter_matrix, unpack
+from irtcat.models import parameter_matrix, take, unpack
 
 INNER_STEPS = 50
 """Steps of a histogram's probabilities in each iteration."""
@@ -77,11 +77,14 @@ def _settled(problem: Problem, state: EMState, mass: FloatArray) -> FloatArray:
     These converge slowly, and cost little: products with the likelihoods at the nodes.
     """
     nodes: Any = problem.rule.nodes
-    model = unpack(problem.template, state.point.params)
+    # As in the E-step, items that were set aside say nothing of the abilities.
+    counting = np.flatnonzero(np.asarray(problem.item_weights))
+    model = take(unpack(problem.template, state.point.params), counting)
     n, held = mass.sum(), mass > 0  # a node without subjects stays without any
     blocks = []
     for block in problem.blocks():
-        log_lik = np.asarray(log_likelihoods(model, block.x, nodes, problem.has_missing), float)
+        x = block.x[:, counting]
+        log_lik = np.asarray(log_likelihoods(model, x, nodes, problem.has_missing), float)
         log_lik = log_lik[:, held]
         likelihood = np.exp(log_lik - log_lik.max(axis=1, keepdims=True))
         blocks.append((likelihood, np.asarray(block.weights, float)))
