@@ -719,3 +719,11 @@ def test_lognormal_slopes_of_a_pattern(data):
     assert both.log_posterior == pytest.approx(sum(f.log_posterior for f in halves), abs=0.01)
     with pytest.raises(InputError, match="Normal of mean 0 where the axes may be rotated"):
         fit(data, "2pl", dims=2, **given)
+
+
+def test_errors_item_by_item_have_the_curvature_of_the_prior(data):
+    """A Beta prior that outweighs the responses: its information is (alpha + beta) c (1 - c)."""
+    given = {"priors": {"c": ("beta", 500.0, 2000.0)}, "standard_errors": "block"}
+    result = fit(data, "3pl", pattern=PATTERN, **given)
+    variance = result.bank.covariance[:, -1, -1]
+    np.testing.assert_allclose(variance, 1 / (2500 * 0.2 * 0.8), rtol=0.1)

@@ -224,8 +224,10 @@ class Multidimensional(Curvature):
         """See `Curvature`; two-tier quadrature does not give the scores of single subjects."""
         if self.is_two_tier:
             return Covariance()
-        precision = np.asarray(self.problem.constraints.prior_precision, float)
-        information = self._sums(full=False)[1] + precision[..., None] * np.eye(self.free.shape[1])
+        # The precision of a prior that is not Normal is not its curvature.
+        params, c = jax.tree.map(np.asarray, (self.point.params, self.problem.constraints))
+        curvature = np.asarray(prior_slopes(params, c)[1], float)
+        information = self._sums(full=False)[1] + curvature[..., None] * np.eye(self.free.shape[1])
         outer = self.outer_products(full=False) if sandwich else None
         how = "block sandwich" if sandwich else "block"
         return Covariance(blocks=inverse_blocks(information, self.free, (), outer), how=how)
