@@ -128,6 +128,7 @@ class Workspace:
     def expands(self) -> bool:
         """Whether the latent scale is estimated and removed, if the steps are not lengthened."""
         is_free = self.setup.has_free_scale and not self.setup.prior.scaled
+        is_free = is_free and not self.setup.fixes_scale  # equal intercepts would become unequal
         return self.specification.solver.expand and is_free
 
     @property

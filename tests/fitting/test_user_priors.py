@@ -246,3 +246,13 @@ def test_slopes_of_priors_are_derivatives():
         np.testing.assert_allclose(gradient[:, column], (ends[2] - ends[0]) / (2 * h), rtol=1e-6)
         bend = (ends[0] - 2 * ends[1] + ends[2]) / h**2
         np.testing.assert_allclose(curvature[:, column], -bend, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("several", [{"pattern": np.repeat(np.eye(2), 4, axis=0)}, {"dims": 2}])
+def test_equal_intercepts_of_several_abilities_stay_equal(several):
+    """Removing the abilities' means would move the intercepts of steep items more."""
+    slopes = np.repeat(np.eye(2), 4, axis=0) * np.linspace(0.6, 2, 8)[:, None]
+    theta = np.random.default_rng(0).normal(size=(400, 2))
+    data = ItemBank.from_slopes(slopes, 0.6).simulate(theta, seed=1)
+    result = fit(data, equal=["intercept"], standard_errors="none", **several)
+    assert np.ptp(np.asarray(result.bank.model.intercept)) < 1e-9

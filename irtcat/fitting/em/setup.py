@@ -10,6 +10,7 @@ import numpy as np
 
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.anchors import Anchors, anchor_items
+from irtcat.fitting.em.identification import fixes_the_scale
 from irtcat.fitting.em.invariance import with_versions
 from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
 from irtcat.fitting.em.problem import Problem
@@ -56,6 +57,11 @@ class FitSetup:
     def has_free_scale(self) -> bool:
         """Whether no parameter is fixed."""
         return bool(np.isnan(self.fixed).all())
+
+    @property
+    def fixes_scale(self) -> bool:
+        """Whether fixed or equal parameters fix the scale."""
+        return fixes_the_scale(self.template, self.fixed, self.tied)
 
     @functools.cached_property
     def _everyone(self) -> RowBlock:
