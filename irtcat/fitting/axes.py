@@ -75,10 +75,14 @@ def at_identified(
 
 
 def at_standardised(
-    problem: Problem, density: Density, ended: Ended
+    problem: Problem, density: Density, ended: Ended, free_scale: bool
 ) -> tuple[Problem, Ended, pd.DataFrame]:
-    """The E-step with the items and the density on the scale where its mean is 0 and its SD 1."""
-    curve, mean, sd = density_table(density, np.asarray(ended.point.population, float))
+    """The E-step with the items and the density on the scale where its mean is 0 and its SD 1.
+
+    Where fixed or equal parameters or priors fix the scale it stays, as they would not hold.
+    """
+    free = np.asarray(ended.point.population, float)
+    curve, mean, sd = density_table(density, free, free_scale)
     dtype = problem.weights.dtype
     nodes = jnp.asarray(curve["theta"].to_numpy()[:, None], dtype)
     rule = GridQuadrature(nodes, problem.rule.log_prior)

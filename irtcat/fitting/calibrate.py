@@ -230,7 +230,8 @@ def fit(
         density: the latent density of one ability: "normal"; "empirical", the probabilities of 121
             nodes (``nodes``), an empirical histogram; or "davidian-K", a Davidian curve with K
             parameters of shape (K from 1 to 10). Items are reported on the scale where the density
-            has mean 0 and SD 1; `Fit.density` is its table. Standard errors take it as known.
+            has mean 0 and SD 1, unless fixed or equal parameters or priors fix the scale;
+            `Fit.density` is its table. Standard errors take it as known.
         subject_features: what is known of the subjects: a table indexed by subject id. Ability is
             regressed on it (latent regression): ``theta_i ~ N(z_i' gamma, sigma^2)``. All subjects
             together still have mean 0 and SD 1 (for most items sparse: see ``weak_priors``).

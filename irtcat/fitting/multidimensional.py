@@ -52,10 +52,11 @@ def _normal(work: Workspace, params: FloatArray) -> "SpaceSolution":
 
 
 def _with_density(work: Workspace, params: FloatArray, name: str) -> "SpaceSolution":
-    """EM with an estimated density of one ability, on the scale of its mean and SD."""
+    """EM with an estimated density of one ability, which defines the scale where that is free."""
     density = density_of(name, work.specification.solver.nodes)
     problem, ended = iterate_density(work, density, params)
-    problem, ended, curve = at_standardised(problem, density, ended)
+    free_scale = not (work.setup.fixes_scale or work.setup.prior.scaled)
+    problem, ended, curve = at_standardised(problem, density, ended, free_scale)
     return SpaceSolution(
         work=work,
         problem=problem,

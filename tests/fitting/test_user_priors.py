@@ -256,3 +256,12 @@ def test_equal_intercepts_of_several_abilities_stay_equal(several):
     data = ItemBank.from_slopes(slopes, 0.6).simulate(theta, seed=1)
     result = fit(data, equal=["intercept"], standard_errors="none", **several)
     assert np.ptp(np.asarray(result.bank.model.intercept)) < 1e-9
+
+
+def test_fixed_slopes_stay_with_a_density(lsat):
+    """The scale is that of the items, on which the density has an SD of its own."""
+    given = {"density": "davidian-2", "standard_errors": "none"}
+    result, free = (fit(lsat, **given, **kind) for kind in ({"fixed": {"slope": 2.0}}, {}))
+    np.testing.assert_allclose(result.bank.model.slope, 2.0)
+    assert result.bank.population.sd < 0.9
+    assert free.bank.population.sd == pytest.approx(1)

@@ -116,8 +116,13 @@ def _density_step(
     return tolerance * gap / LEVEL_GAP
 
 
-def density_table(density: Density, free: FloatArray) -> tuple[pd.DataFrame, float, float]:
-    """The density on the scale where its mean is 0 and its SD 1; and both on the former scale."""
-    mean, sd = density.standardised(free)
+def density_table(
+    density: Density, free: FloatArray, free_scale: bool
+) -> tuple[pd.DataFrame, float, float]:
+    """The density on the scale where its mean is 0 and its SD 1; and both on the former scale.
+
+    Where the scale is not free, the density stays where it is.
+    """
+    mean, sd = density.standardised(free) if free_scale else (0.0, 1.0)
     p = np.exp(density.log_probabilities(free))
     return pd.DataFrame({"theta": (density.nodes - mean) / sd, "probability": p}), mean, sd
