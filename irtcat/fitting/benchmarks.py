@@ -224,6 +224,8 @@ def _parts(responses: Any, benchmarks: Any) -> dict[str, Responses]:
             str(name): as_responses_like(part, f"responses[{str(name)!r}]")
             for name, part in responses.items()
         }
+        if len(parts) < len(responses):  # of 1 and "1" the last would be left
+            raise argument_error("responses", "of names that differ as text", [*responses])
         owner: dict[Any, str] = {}
         for name, part in parts.items():
             for item in part.item_ids:

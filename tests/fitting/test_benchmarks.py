@@ -196,3 +196,5 @@ def test_labels_are_compared_as_text():
     labels = np.array([1, "1", 1, "2", "2", 2], dtype=object)
     result = fit_benchmarks(Responses.from_array(x), labels, structure="correlated")
     assert result.bank.n_items == 6
+    with pytest.raises(InputError, match="names that differ as text"):
+        fit_benchmarks({1: x[:, :2], "1": x[:, 2:4], "b": x[:, 4:]})
