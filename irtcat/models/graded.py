@@ -86,12 +86,13 @@ def used_thresholds(
     """Thresholds with NaN where absent, and their mean from the lowest used category on.
 
     Args:
-        table: b, b1, b2, ..., items first.
+        table: b, b1, b2, ..., items first; mdiff, mdiff1, ... of several abilities.
         unused: categories that nobody used, items x categories.
         categories: number of categories of each item.
         absent: thresholds that have no estimate, items x steps.
     """
-    steps = np.stack([table[f"b{k + 1}"] for k in range(absent.shape[1])], axis=1)
+    b = "b" if "b1" in table else "mdiff"
+    steps = np.stack([table[f"{b}{k + 1}"] for k in range(absent.shape[1])], axis=1)
     tail = (1,) * (steps.ndim - 2)
     first = np.argmin(unused, axis=1)
     k = np.arange(1, absent.shape[1] + 1)
@@ -101,8 +102,8 @@ def used_thresholds(
     mean = np.divide(total, n_over, out=np.full_like(total, np.nan), where=n_over > 0)
     at_end = (first > 0).reshape(-1, *tail)
     steps = np.where(absent.reshape(absent.shape + tail), np.nan, steps)
-    named = {f"b{i + 1}": steps[:, i] for i in range(absent.shape[1])}
-    return {**table, "b": np.where(at_end, mean, table["b"]), **named}
+    named = {f"{b}{i + 1}": steps[:, i] for i in range(absent.shape[1])}
+    return {**table, b: np.where(at_end, mean, table[b]), **named}
 
 
 class Graded(GradedModel):
@@ -180,7 +181,12 @@ class Graded(GradedModel):
         """Thresholds below the lowest used category are absent; around one between, equal."""
         first = np.argmin(unused, axis=1)
         absent = np.arange(1, unused.shape[1]) <= first[:, None]
-        return used_thresholds(table, unused, np.asarray(self.categories), absent)
+        out = used_thresholds(table, unused, np.asarray(self.categories), absent)
+        if self.dims > 1:
+            for k, gone in enumerate(absent.T, start=1):
+                d = table[f"d{k}"]
+                out[f"d{k}"] = np.where(gone.reshape(-1, *(1,) * (d.ndim - 1)), np.nan, d)
+        return out
 
     @classmethod
     def blank(cls, design: Design) -> "Graded":

@@ -15,6 +15,7 @@ from irtcat.models.links import ABSENT, SOFTMAX, GradedModel, Link
 from irtcat.models.partial_credit import (
     STEP_INTERCEPT,
     Predictors,
+    relative_to_used,
     start_intercepts,
     start_slope,
     used_intercepts,
@@ -136,15 +137,9 @@ class Nominal(GradedModel):
     def _drop_unused_slopes(
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
-        first, out = np.argmin(unused, axis=1), dict(table)
+        out = dict(table)
         for form in ("d{}", *(f"a{{}}_{m + 1}" for m in range(self.dims))):
-            names = [form.format(k) for k in range(1, unused.shape[1])]
-            values = np.stack([np.zeros_like(table[names[0]]), *(table[name] for name in names)])
-            tail = (1,) * (values.ndim - 2)
-            base = np.take_along_axis(values, first.reshape(1, -1, *tail), axis=0)[0]
-            for k, name in enumerate(names, 1):
-                absent = unused[:, k].reshape(-1, *tail)
-                out[name] = np.where(absent, np.nan, table[name] - base)
+            out |= relative_to_used(table, unused, form)
         return out
 
     @classmethod

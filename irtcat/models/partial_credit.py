@@ -80,6 +80,27 @@ def used_intercepts(intercept: Steps, unused: BoolArray) -> tuple[FloatArray, Bo
     return values[:, 1:], held[:, 1:]
 
 
+def relative_to_used(
+    table: dict[str, FloatArray], unused: BoolArray, form: str
+) -> dict[str, FloatArray]:
+    """Numbers of the categories less that of the lowest used one; NaN of unused categories.
+
+    Args:
+        table: published parameters, items first.
+        unused: categories that nobody used, items x categories.
+        form: their names, with {} for the category; category 0 has 0.
+    """
+    names = [form.format(k) for k in range(1, unused.shape[1])]
+    values = np.stack([np.zeros_like(table[names[0]]), *(table[name] for name in names)])
+    tail = (1,) * (values.ndim - 2)
+    first = np.argmin(unused, axis=1)
+    base = np.take_along_axis(values, first.reshape(1, -1, *tail), axis=0)[0]
+    return {
+        name: np.where(unused[:, k].reshape(-1, *tail), np.nan, table[name] - base)
+        for k, name in enumerate(names, 1)
+    }
+
+
 ItemStepsT = TypeVar("ItemStepsT", bound="_ItemSteps")
 
 
@@ -111,7 +132,8 @@ class _ItemSteps(GradedModel):
     ) -> dict[str, FloatArray]:
         """Thresholds to and from an unused category are absent."""
         absent = unused[:, 1:] | unused[:, :-1]
-        return used_thresholds(table, unused, np.asarray(self.categories), absent)
+        out = used_thresholds(table, unused, np.asarray(self.categories), absent)
+        return out if self.dims == 1 else {**out, **relative_to_used(table, unused, "d{}")}
 
 
 class GPCM(_ItemSteps):

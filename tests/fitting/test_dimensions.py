@@ -211,6 +211,24 @@ def test_a_davidian_curve_of_normal_data_is_normal():
     assert 0 <= curve.log_likelihood - normal.log_likelihood < 5
 
 
+@pytest.mark.parametrize("model", [Graded, GPCM])
+@pytest.mark.parametrize("unused", [0, 1])
+def test_unused_categories_of_several_abilities(model, unused):
+    """Independent abilities are fits of their own: the same thresholds, NaN at the same ones."""
+    rng = np.random.default_rng(5)
+    bank = graded_bank(model, rng, np.eye(2))
+    data = bank.simulate(rng.normal(size=(500, 2)), seed=5).to_numpy().astype(int)
+    data[data[:, 0] == unused, 0] = unused + 1
+    responses, pattern = Responses.from_array(data), np.repeat(np.eye(2), 4, axis=0)
+    both = fit(responses, model.key, pattern=pattern, **NO_ERRORS).bank.to_frame()
+    half = fit(responses.subset(items=range(4)), model.key, **NO_ERRORS).bank.to_frame()
+    for name in ("b", "b1", "b2"):
+        found = both[name.replace("b", "mdiff")].to_numpy()[:4]
+        np.testing.assert_allclose(found, half[name], rtol=0.01, atol=0.01)
+    absent = {(Graded, 0), (GPCM, 1)}  # a step to the lowest one; the category's own intercept
+    assert np.isnan(both.loc["i1", "d1"]) == ((model, unused) in absent)
+
+
 # --- brute force
 
 
