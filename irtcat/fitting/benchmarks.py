@@ -121,6 +121,13 @@ class BenchmarkFit:
         )
 
 
+NOT_WITH = {
+    *("subject_weights", "groups", "reference", "invariance", "density", "theta"),
+    *("subject_features", "dims", "pattern", "correlated"),
+}
+"""Arguments of `irtcat.fit` that `fit_benchmarks` does not take."""
+
+
 def fit_benchmarks(
     responses: ResponsesLike,
     benchmarks: Any = "benchmark",
@@ -148,7 +155,8 @@ def fit_benchmarks(
         structure: "correlated" or "general" (see the module); by default the one that predicts
             subjects better that are left out, with five folds.
         progress: as for `irtcat.fit`, for the calibration of each benchmark.
-        options: more arguments of `irtcat.fit` for every benchmark.
+        options: more arguments of `irtcat.fit` for every benchmark, but for those of `NOT_WITH`:
+            each benchmark has one ability, of one Normal population.
 
     Returns:
         The fit.
@@ -178,6 +186,9 @@ def fit_benchmarks(
         raise argument_error("structure", "correlated with two benchmarks", structure)
     is_run = _runs(parts)
     _check_model(model)
+    for name in sorted(NOT_WITH & options.keys()):
+        must = "left out: each benchmark has one ability, of one Normal population"
+        raise argument_error(name, must, options[name])
     fits = {name: fit(part, model, progress=progress, **options) for name, part in parts.items()}
     chosen = structure or "correlated"
     sites, population, converged = _propagated(fits, parts, is_run, chosen)

@@ -198,3 +198,9 @@ def test_labels_are_compared_as_text():
     assert result.bank.n_items == 6
     with pytest.raises(InputError, match="names that differ as text"):
         fit_benchmarks({1: x[:, :2], "1": x[:, 2:4], "b": x[:, 4:]})
+
+
+def test_what_the_population_of_all_benchmarks_lacks_is_refused():
+    r, labels = Responses.from_array(np.tile([[0, 1], [1, 0]], (20, 4))), ["a"] * 4 + ["b"] * 4
+    with pytest.raises(InputError, match="`subject_weights` argument must be left out"):
+        fit_benchmarks(r, labels, subject_weights=np.ones(40))
