@@ -32,7 +32,7 @@ def command(o: Options) -> Output:
     """
     found = o.call()
     frame = found.to_frame()
-    o.write("out", frame.assign(estimand=found.estimand), "groups")
+    o.write("out", frame.assign(estimand=found.estimand, level=o.level), "groups")
     return Output(
         {"estimand": found.estimand, "flags": found.flags, "out": o.out, "models": records(frame)},
         [str(found), Table(frame, rows=SUMMARY_ROWS, percent=SHARES)],

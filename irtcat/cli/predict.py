@@ -99,7 +99,7 @@ def command(o: Options) -> Output:
         prediction = _by_form(o)
     frame, groups = prediction.to_frame(), prediction.groups
     whose = {"estimand": prediction.estimand, "ranks_of": prediction.ranks_of}
-    o.write("out", frame.assign(**whose).join(_by_group(groups)), "predictions")
+    o.write("out", frame.assign(**whose, level=o.level).join(_by_group(groups)), "predictions")
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
     document = {

@@ -59,7 +59,7 @@ def command(o: Options) -> Output:
         groups = _input.table_column(o.subjects, o.groups, "subjects")
     ability = o.call(groups=groups)
     frame = ability.to_frame()
-    o.write("out", frame, "scores")
+    o.write("out", frame.assign(level=o.level), "scores")
     about = {"method": o.method, "level": o.level, "n_subjects": len(frame), "out": o.out}
     about |= {"note": ability.note} if ability.note else {}
     best = frame.sort_values(frame.columns[0], ascending=False, kind="stable")

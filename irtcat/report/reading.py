@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, shorten
+from irtcat._common.checks import InputError, is_number, shorten
 from irtcat._files.reading import check_path, opened, read_json
 from irtcat.io.text import column_numbers, read_table
 from irtcat.leaderboard.metrics import METRICS
@@ -166,7 +166,7 @@ def read(source: Any) -> Result:
     if start.startswith(b"PK"):
         return _from_archive(path)
     table = read_csv(path)
-    return Result(_kind_of(table, str(path)), path.stem, table, path)
+    return Result(_kind_of(table, str(path)), path.stem, table, path, level=_level_in(table))
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -352,8 +352,15 @@ def _from_object(source: Any) -> Result:
         name=kind,
         value=frame,
         flags=flags if isinstance(flags, tuple) else (),
-        level=level if isinstance(level, float) else None,
+        level=level if isinstance(level, float) else _level_in(frame),
     )
+
+
+def _level_in(table: pd.DataFrame) -> float | None:
+    """The probability of the intervals of a table that the commands wrote."""
+    levels: list[Any] = table["level"].unique().tolist() if "level" in table else []
+    is_one = len(levels) == 1 and is_number(levels[0]) and 0 < levels[0] < 1
+    return float(levels[0]) if is_one else None
 
 
 def _whose(source: Any) -> dict[str, str]:

@@ -30,6 +30,7 @@ from irtcat.cli._app import COMMANDS, STORY, app
 from irtcat.cli._options import described, known_names, listed_names, option, own
 from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
+from irtcat.report.reading import read
 
 LSAT7 = "dataset:lsat7"
 runner = CliRunner()
@@ -607,6 +608,15 @@ def test_ranks_of_predictions_are_of_the_estimand():
     ranks = ("rank", "rank_lower", "rank_upper")
     for one, other in zip(certain["subjects"], run_of["subjects"], strict=True):
         assert [one[name] for name in ranks] == [other[name] for name in ranks]
+
+
+def test_files_hold_the_probability_of_their_intervals():
+    """A report takes it from there: with .95 the first of close models looked clearly better."""
+    write_two_models()
+    run_ok(
+        "predict", "known.csv", "i.csv", "two.csv", "--level", "0.5", "--out", "p.csv", "--force"
+    )
+    assert read("p.csv").level == 0.5
 
 
 def test_compare_two_files_and_one():
