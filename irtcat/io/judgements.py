@@ -107,7 +107,8 @@ def _records(file: Path, max_bytes: int) -> list[Record]:
     with file.open("rb") as stream:
         head = stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()
     if head[:1] not in (b"[", b"{"):
-        return [{str(k): v for k, v in row.items()} for row in read_table(file).to_dict("records")]
+        rows = read_table(file, text=TEXTS).to_dict("records")
+        return [{str(k): None if v == "" else v for k, v in row.items()} for row in rows]
     places, records = json_records(file, max_bytes)
     for place, record in zip(places, records, strict=True):
         if not isinstance(record, dict):
@@ -208,6 +209,14 @@ FORMATS: Mapping[tuple[str, ...], Callable[[Record], Iterator[dict[str, Any]]]] 
     ("model_a", "model_b", "winner"): _arena,
 }
 """The columns by which a file is recognised, and how a record of it is read."""
+
+TEXTS = (
+    *("a", "b", "subject", "model", "model_1", "model_2", "g1_winner", "g2_winner"),
+    *("model_a", "model_b", "winner", "generator_1", "generator_2", "instruction"),
+    *("judge", "annotator", "judge_hash", "item", "question_id", "prompt_id", "turn", "id"),
+    *("output_1", "output_2"),
+)
+"""Columns of a CSV table that are ids and texts: as numbers 001 and 1 would be one id."""
 
 USED = frozenset(
     {

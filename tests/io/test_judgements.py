@@ -68,7 +68,7 @@ def test_arena_in_all_its_forms(tmp_path):
     path = tmp_path / "train.csv"
     path.write_text("id,model_a,model_b,winner_model_a,winner_model_b,winner_tie\n7,m1,m2,0,0,1\n")
     assert read_judgements(path).to_dict("records") == [
-        {"item": 7, "a": "m1", "b": "m2", "outcome": "tie"}
+        {"item": "7", "a": "m1", "b": "m2", "outcome": "tie"}
     ]
 
 
@@ -111,3 +111,12 @@ def test_votes_are_no_responses(tmp_path, name, message):
     )
     with pytest.raises(InputError, match=f"{message}.*irtcat votes"):
         read_responses(path)
+
+
+def test_ids_of_a_csv_table_are_texts(tmp_path):
+    path = tmp_path / "votes.csv"
+    path.write_text("model_a,model_b,winner,judge\n001,1,model_a,07\n10,1e1,model_b,\n")
+    votes = read_judgements(path)
+    assert votes[["a", "b"]].to_numpy().tolist() == [["001", "1"], ["10", "1e1"]]
+    assert votes["judge"].iloc[0] == "07"
+    assert pd.isna(votes["judge"].iloc[1])
