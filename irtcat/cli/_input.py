@@ -423,9 +423,12 @@ def read_scores(path: str) -> "pd.DataFrame":
     """Read a CSV table of scores: models first and a column for each benchmark, or long."""
     from irtcat.io.text import read_table as read
 
-    frame = read(Path(path), text=(0,))  # an id may be "NA"
+    # Ids wherever they are: one may be "NA" or 001.
+    frame = read(Path(path), text=(0, "model", "benchmark"))
     check_filled(path, frame.iloc[:, 0])
     if {"model", "benchmark", "score"} <= set(frame.columns):
+        for name in ("model", "benchmark"):
+            check_filled(path, frame[name])
         return frame
     return frame.set_index(frame.columns[0])
 

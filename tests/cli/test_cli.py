@@ -828,6 +828,15 @@ def test_complete_writes_what_the_library_gives():
     assert run("complete", "long.csv", "--units", "elo", "--json").exit_code == 2
 
 
+def test_ids_of_scores_are_texts_in_any_column():
+    table = "0,{m}01,1e1,20\n1,{m}01,02,40\n2,{m}2,1e1,60\n3,{m}2,02,70\n"
+    for m in ("0", "m"):  # an index before the ids
+        Path("long.csv").write_text(",model,benchmark,score\n" + table.format(m=m))
+        rows = run_json("complete", "long.csv")["scores"]
+        ids = [(row["model"], row["benchmark"]) for row in rows]
+        assert ids == [(m + k, name) for k in ("01", "2") for name in ("1e1", "02")]
+
+
 def test_probe_takes_costs_from_words_and_tables():
     write_scores()
     Path("costs.csv").write_text("benchmark,cost\nmaths,1\ncode,30\nchat,5\n")
