@@ -128,15 +128,21 @@ def max_bytes() -> int:
     return MAX_BYTES.get() or MOST_BYTES
 
 
-def read_table(path: Path, kind: str) -> "pd.DataFrame":
-    """Read a CSV table of subjects or items, with their ids in its first column."""
+def read_table(path: Path, kind: str, text: Any = (0,)) -> "pd.DataFrame":
+    """Read a CSV table of subjects or items, with their ids in its first column.
+
+    Args:
+        path: the file.
+        kind: what has the ids, for messages.
+        text: positions of the columns that remain text; the ids are one.
+    """
     import pandas as pd
 
     from irtcat._common.checks import InputError, shorten
     from irtcat._common.id_index import first_repeated
     from irtcat.io.text import read_table as read
 
-    frame = read(path, text=(0,))  # an id may be "NA"
+    frame = read(path, text=text)  # an id may be "NA"
     check_filled(path, frame.iloc[:, 0])
     for number, name in enumerate(frame.columns[1:], 2):
         if not str(name).strip() or str(name) == f"Unnamed: {number - 1}":
@@ -176,6 +182,28 @@ def indexed_table(path: Path, kind: str = "items") -> "pd.DataFrame":
     """Read a CSV table of items or others, indexed by the ids in its first column."""
     frame = read_table(path, kind)
     return frame.set_index(frame.columns[0])
+
+
+def table_of_texts(path: Path) -> "pd.DataFrame":
+    """As `indexed_table`, but all cells remain text: a choice may be 2.50, and a sample 007."""
+    from irtcat.io.text import read_table as read
+
+    every = tuple(range(len(read(path, nrows=0).columns)))
+    frame = read_table(path, "items", every)
+    return frame.set_index(frame.columns[0]).apply(_whole_numbers).replace("", None)
+
+
+def _whole_numbers(column: "pd.Series") -> "pd.Series":
+    """A column of texts; without the ".0" that pandas writes where one of whole numbers is missing.
+
+    Example:
+        >>> import pandas as pd
+        >>> _whole_numbers(pd.Series(["4.0", "", "12.0"])).tolist()
+        ['4', '', '12']
+    """
+    known = column[column != ""]
+    is_whole = len(known) < len(column) and known.str.fullmatch(r"-?\d+\.0").all()
+    return column.str.removesuffix(".0") if is_whole else column
 
 
 def fixed_parameters(source: str) -> dict[str, Any]:

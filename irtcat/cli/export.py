@@ -23,7 +23,7 @@ EXAMPLE = (
 TASKS = option(
     "items",
     type=Path,
-    read=_input.indexed_table,
+    read=_input.table_of_texts,
     help="CSV table of the items (ids first) with task and sample_id or doc_id; with --html with "
     "their texts: prompt, A, B, ..., and key (one letter) or points (A=2|B=1).",
 )

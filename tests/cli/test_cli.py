@@ -955,6 +955,21 @@ def test_import_of_item_parameters():
     assert run("import", "own.csv", "--columns", "slope").exit_code == 2
 
 
+def test_export_leaves_texts_of_items_as_they_are():
+    irtcat.ItemBank.from_parameters(b=[0.5, -0.5], item_ids=["q1", "q2"]).save("bank.npz")
+    Path("chosen.csv").write_text("item\nq1\nq2\n")
+    Path("texts.csv").write_text(
+        "item,task,sample_id,prompt,A,B,C,key\n"
+        "q1,t,007,Half of 5?,2.50,3,,A\nq2,t,1e3,1 + 1?,2,3,4.0,A\n"  # 4.0: of pandas, for ["", 4]
+    )
+    run_ok("export", "chosen.csv", "--to", "inspect", "--items", "texts.csv", "--out", "ids.txt")
+    assert Path("ids.txt").read_text() == "007,1e3\n"
+    run_ok("export", "bank.npz", "--html", "t.html", "--items", "texts.csv")
+    page = Path("t.html").read_text("utf-8")
+    labels = re.findall(r'"label":"([^"]*)"', page)
+    assert labels == ["2.50", "3", "2", "3", "4"]
+
+
 def test_export_of_item_parameters():
     bank = irtcat.ItemBank.from_parameters([1.5, 2.0], [0.5, -0.5], [0.0, 0.2])
     bank.save("bank.npz")
