@@ -308,7 +308,11 @@ def _npz(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
 
 
 def _csv(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
-    return _from_frame(read_table(path), str(path), unit, columns)
+    header = map(str, read_table(path, nrows=0))
+    ids = [h for h in header if h == columns["item"] or normalized(h) in NAMES["item"]]
+    frame = read_table(path, text=ids)  # as numbers 01 and 1 would be one item
+    cells = {name: frame[name].where(frame[name] != "") for name in ids}
+    return _from_frame(frame.assign(**cells), str(path), unit, columns)
 
 
 def _parquet(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:

@@ -146,6 +146,14 @@ def test_absent_rows_and_empty_cells_are_missing(tmp_path):
     assert from_checkpoints(diverged, "loss").table["flag"].tolist()[2] == "no values"
 
 
+def test_item_ids_in_a_csv_file_are_texts(tmp_path):
+    ids = ["01", "1", "1e1", "10"]
+    long_table().replace({"id": dict(zip(IDS, ids, strict=True))}).to_csv(tmp_path / "t.csv")
+    checkpoints = from_checkpoints(tmp_path / "t.csv", "loss")
+    assert checkpoints.item_ids.tolist() == ids
+    np.testing.assert_allclose(checkpoints.probabilities(), P, rtol=1e-5)
+
+
 def test_runs_and_metadata():
     labels = pd.DataFrame({"label": list("xyxy")}, index=IDS[::-1])
     checkpoints = from_checkpoints(
