@@ -302,7 +302,9 @@ def _read_labels(path: Path) -> "pd.Series":
     from irtcat._files.archives import read_npy
 
     if path.suffix.lower() != ".npy":
-        return _input.table_column(path, "label", "items")
+        labels = _input.table_column(path, "label", "items")
+        texts = _input.table_of_texts(path)["label"]  # as numbers 01 and 1 would be one class
+        return labels if (labels.astype(str) == texts).all() else texts
     array = read_npy(path, _input.max_bytes())
     if array.ndim != 1 or not len(array):
         raise InputError(f"{path}: expected one label per item. Got the shape {array.shape}.")

@@ -146,6 +146,14 @@ def test_audit_reads_probabilities():
     assert "no row for 'x0'" in run("audit", "p.csv", "--labels", "labels.csv").stderr
     table.drop(columns="dog").to_csv("p.csv")
     assert "p.csv: The" in run("audit", "p.csv", "--labels", "labels.csv").stderr
+    # As numbers 1 and 01 would be one class, and NA none.
+    pd.DataFrame({"item": names, "label": np.array(["1", "01", "NA"])[labelled]}).to_csv(
+        "labels.csv", index=False
+    )
+    table.set_axis(["1", "01", "NA"], axis=1).to_csv("p.csv")
+    out = json.loads(run_ok("audit", "p.csv", "--labels", "labels.csv", "--json"))
+    found = [item["suspicion"] for item in out["items"]]
+    np.testing.assert_allclose(found, expected.table["suspicion"], rtol=1e-5)
 
 
 def test_audit_reads_epochs():
