@@ -301,7 +301,13 @@ def read_plain(source: str) -> "Responses":
 
 def items_column(items: Path | None, name: str | None) -> Any:
     """A column of the table of items; without a table its name, that of a column of metadata."""
-    return name if items is None or name is None else table_column(items, name, "items")
+    if items is None or name is None:
+        return name
+    column = table_column(items, name, "items").astype(object)  # beside missing labels 1 is not 1.0
+    known = column.dropna()
+    if len(known) < len(column) and all(isinstance(x, float) and x.is_integer() for x in known):
+        column[known.index] = known.map(int).astype(object)
+    return column
 
 
 def is_bank(path: str) -> bool:

@@ -778,6 +778,14 @@ def test_options_of_items_have_a_figure_and_a_report():
     assert "Options of each item" in Path("r.html").read_text()
 
 
+@pytest.mark.parametrize("rows", ["q1,1\nq2,2\nq3,\n", "q1,1\nq2,2\n"])  # an empty cell, no row
+def test_labels_beside_missing_ones_are_as_in_the_file(rows):
+    irtcat.ItemBank.from_parameters(b=[0.5, 0, -0.5], item_ids=["q1", "q2", "q3"]).save("bank.npz")
+    Path("items.csv").write_text("item,set\n" + rows)
+    line = ("headroom", "bank.npz", "--groups", "set", "--items", "items.csv", "--theta", 1)
+    assert [row["test_set"] for row in run_json(*line)["test_sets"]] == ["1", "2", "(none)"]
+
+
 @pytest.mark.slow
 def test_headroom_of_groups_and_its_figure(bank, bank_file):
     sets = ["x", "x", "y", "y", "y"]
