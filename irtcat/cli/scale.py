@@ -241,7 +241,8 @@ def _with_reasons(sources: list[str], ids: Collection[str], kind: str) -> dict[s
     for source in sources:
         if source not in ids and _input.is_file(source):
             table = _input.read_table(Path(source), kind)
-            texts = table.iloc[:, 1].astype(str) if table.shape[1] > 1 else [BY_HAND] * len(table)
+            cells = table.iloc[:, 1].tolist() if table.shape[1] > 1 else [None] * len(table)
+            texts = [BY_HAND if cell is None or cell != cell else str(cell) for cell in cells]
             reasons |= dict(zip(table.iloc[:, 0].astype(str), texts, strict=True))
         elif source in ids:
             reasons[source] = BY_HAND

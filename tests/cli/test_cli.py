@@ -1068,6 +1068,14 @@ def test_a_column_without_a_table_names_the_option_of_the_table(bank, line, name
     assert f"Got 'side'. Responses take it as --{table} TABLE." in message
 
 
+def test_a_table_of_reasons_may_lack_some():
+    from irtcat.cli.scale import _with_reasons
+
+    Path("who.csv").write_text("subject,reason\ns1,left early\ns2,\n")
+    reasons = _with_reasons(["who.csv"], ["s1", "s2"], "subjects")
+    assert reasons == {"s1": "left early", "s2": irtcat.scale.exclusion.BY_HAND}
+
+
 @pytest.mark.slow
 def test_scale_leaves_out_by_hand_and_by_rule():
     """Reasons of texts and a table; an attention item that is among the responses; speed."""
