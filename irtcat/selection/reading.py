@@ -4,8 +4,10 @@ import os
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from irtcat._common.checks import InputError, check_unique, shorten
+from irtcat._common.checks import InputError, shorten
+from irtcat._common.id_index import first_repeated
 from irtcat._common.numbers import whole_number_in
 from irtcat.io.text import column_numbers, read_table
 from irtcat.selection.expectation import EXPECTATIONS
@@ -33,7 +35,8 @@ def read_subset(path: str | os.PathLike[str], repeatable: bool = True) -> Subset
     empty = [row for row, text in enumerate(frame["item"], 1) if not text.strip()]
     if empty:
         raise InputError(f"{path}, row {empty[0]}: expected an id. Got an empty cell.")
-    check_unique("item", frame["item"].to_numpy(object))
+    if (repeated := first_repeated(pd.Index(frame["item"]))) is not None:
+        raise InputError(f"{path}: the id {shorten(repeated)} occurs twice.")
 
     def numbers(name: str, default: float) -> np.ndarray:
         if name not in frame:

@@ -279,6 +279,12 @@ def test_all_answers_and_no_answer(bank, calibration):
     assert "no responses" in p.flag[1]
 
 
+def test_a_repeated_item_of_a_file_is_named_with_the_file(tmp_path):
+    (tmp_path / "items.csv").write_text("item\nq1\nq2\nq1\n")
+    with pytest.raises(InputError, match=r"items\.csv: the id 'q1' occurs twice"):
+        read_subset(tmp_path / "items.csv")
+
+
 def test_subsets_in_files_keep_the_expectation(tmp_path, calibration):
     subset = select(None, 15, calibration=calibration, expect="stronger", seed=4)
     same = read_subset(subset.save(tmp_path / "items.csv"))
