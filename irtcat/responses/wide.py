@@ -75,7 +75,7 @@ class _WideCells:
         """What was guessed of the table."""
         layout = self.layout
         guessed = self.coding.remarks
-        if layout.form is not None:
+        if layout.form is not None and layout.form.aside:
             names = shorten([layout.full.header[j] for j in layout.form.aside])
             guessed.append(f"columns of the form were kept with the subjects: {names}")
         if layout.skipped:

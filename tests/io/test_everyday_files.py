@@ -552,3 +552,11 @@ def test_files_of_statistics_programs(tmp_path, kind):
     keyed = irtcat.read_responses(path, key=KEY)
     np.testing.assert_array_equal(keyed.values, KEYED)
     assert set(keyed.choice_labels) <= set("ABCD")
+
+
+def test_dates_as_ids_of_a_workbook_are_no_other_columns(tmp_path, recwarn):
+    days = pd.date_range("2024-01-02", periods=3).to_pydatetime().tolist()
+    table = [["subject", "q1", "q2"], *([day, 1, row % 2] for row, day in enumerate(days))]
+    responses = irtcat.read_responses(workbook(tmp_path / "days.xlsx", a=table))
+    assert responses.values.tolist() == [[1, 0], [1, 1], [1, 0]]
+    assert not [str(w.message) for w in recwarn if "nothing" in str(w.message)]
