@@ -79,6 +79,9 @@ def check_codes(codes: Any) -> tuple[int, ...] | None:
 LEAST_ROWS, FIRST_ROWS = 10, 64
 """Rows without which no column is taken for a total, and rows in which candidates are found."""
 
+FIRST_COLUMNS = 64
+"""Columns in which a row of totals is looked for before all are compared."""
+
 
 def check_items_only(X: np.ndarray, names: np.ndarray) -> None:
     """Raise if a column is no item but a total of the others: their sum, mean or percentage.
@@ -148,6 +151,53 @@ def _totals(X: np.ndarray) -> dict[int, str]:
                 if np.ptp(expected[known[:, j], j]) > 0:
                     found.setdefault(int(j), what)
     return found
+
+
+def check_subjects_only(X: np.ndarray, names: np.ndarray) -> None:
+    """Raise if the last row is no subject but a total of the others, as at the end of a sheet.
+
+    It is one if it equals their sum, mean or percentage in every column, and no subject can have
+    all of its values: one above all of theirs, or of means one that is no whole number.
+
+    Args:
+        X: subjects x items of integers (-1 = missing) or floats (NaN = missing).
+        names: ids of the rows.
+
+    Raises:
+        ResponseError: naming the row.
+
+    Example:
+        >>> items = np.random.default_rng(0).integers(0, 2, (20, 4))
+        >>> check_subjects_only(np.vstack([items, items.mean(axis=0)]), np.array([*range(20), "M"]))
+        Traceback (most recent call last):
+        irtcat._common.checks.ResponseError: ...Got the row 'M', the mean of the others...
+    """
+    if X.dtype.kind not in "iuf" or len(X) < LEAST_ROWS or X.shape[1] < 4:
+        return
+    what = _total_in_last(X[:, :FIRST_COLUMNS]) and _total_in_last(X)
+    if what:
+        got = f"the row {shorten(str(names[-1]))}, {what} of the others"
+        raise ResponseError("responses of subjects only", got, advice="Leave it out.")
+
+
+def _total_in_last(X: np.ndarray) -> str:
+    """Whether the last row is the sum, the mean or a percentage of the others; "" if it is none."""
+    others, last = X[:-1].astype(np.float64), X[-1].astype(np.float64)
+    if X.dtype.kind != "f":
+        others[others < 0] = np.nan
+    known = ~np.isnan(others)
+    n, total = known.sum(axis=0), np.where(known, others, 0.0).sum(axis=0)
+    mean = total / np.maximum(n, 1)
+    is_above = last.max() > np.where(known, others, -np.inf).max()
+    forms = {
+        "the sum": (total, 1e-6, is_above),
+        "the percentage": (100 * mean, 0.51, is_above),
+        "the mean": (mean, 0.006, bool((last % 1 != 0).any())),
+    }
+    for what, (expected, rounding, is_possible) in forms.items():
+        if is_possible and n.all() and (np.abs(last - expected) <= rounding).all():
+            return what if np.ptp(expected) > rounding else ""
+    return ""
 
 
 def encode_responses(

@@ -221,6 +221,7 @@ class Responses:
         try:
             numbers = _in_codes(matrix, words) if words else _matrix.as_numbers(matrix)
             _matrix.check_items_only(numbers, columns)
+            _matrix.check_subjects_only(numbers, rows)
             values, codes = _matrix.encode_responses(numbers, codes, columns)
         except ResponseError as error:
             raise _with_ids(error, rows, columns) from None

@@ -142,6 +142,25 @@ def test_a_total_is_no_item(more, message, written):
         np.testing.assert_array_equal(found.values, ANSWERS)
 
 
+@pytest.mark.parametrize(
+    ("name", "total"),
+    [
+        ("Sum", ANSWERS.sum(axis=0)),
+        ("Percent", (100 * ANSWERS.mean(axis=0)).round()),
+        ("Mean", ANSWERS.mean(axis=0).round(2)),
+    ],
+)
+def test_a_total_is_no_subject(name, total, written):
+    """As in the last row of a sheet: all 0 and 1 became fractions, with a subject more."""
+    last = pd.DataFrame([{"pupil": name, **dict(zip(ITEMS, total, strict=True))}])
+    frame = pd.concat([table(pupil=NAMES), last], ignore_index=True)
+    what = {"Sum": "the sum", "Percent": "the percentage", "Mean": "the mean"}[name]
+    for source in (written(frame), frame):
+        with pytest.raises(InputError, match=f"the row '{name}', {what} of the others"):
+            as_responses(source)
+    assert as_responses(frame.iloc[:-1]).n_subjects == len(ANSWERS)
+
+
 def test_a_total_of_incomplete_rows():
     values = ANSWERS.astype(float)
     values[::7, 2] = np.nan

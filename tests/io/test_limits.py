@@ -269,7 +269,7 @@ def test_tables_of_commands_are_as_strict(tmp_path):
         with pytest.raises(InputError, match=words):
             _input.fixed_parameters(str(path))
     for text, words in (
-        ("q1,1\nq1,1\n", "repeats of q1"),
+        ("q1,1\nq1,1\n", "the id 'q1' occurs twice"),
         ("q1,1\n ,1\n", "row 2: expected an id"),
         ("q1,1\nq2,\n", "weight of item 'q2' must be a finite number"),
     ):
