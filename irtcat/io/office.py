@@ -4,6 +4,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime, time
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,7 +159,7 @@ def _sheets(path: Path, max_bytes: int) -> dict[str, Sheet]:
 
 def _sheet(path: Path, cells: pd.DataFrame) -> Sheet:
     """A table from the cells of a sheet; empty rows and columns are left out."""
-    cells = cells.loc[cells.notna().any(axis=1), cells.notna().any(axis=0)]
+    cells = cells.loc[cells.notna().any(axis=1), cells.notna().any(axis=0)].map(_written)
     n_names = int(cells.iloc[0].notna().sum())
     if n_names == 1 < cells.shape[1]:
         where = f"{path}, row {cells.index[0] + 1}"
@@ -169,6 +170,18 @@ def _sheet(path: Path, cells: pd.DataFrame) -> Sheet:
     numbers = [f"row {number + 1}" for number in cells.index[1:]]
     frame = cells.iloc[1:].reset_index(drop=True).set_axis(header, axis=1)
     return Sheet(frame.astype(object).where(frame.notna(), None), numbers.__getitem__)
+
+
+def _written(cell: Any) -> Any:
+    """A cell; a date without a time as a CSV file has it, so that ids agree.
+
+    Example:
+        >>> _written(datetime(2024, 1, 2)), _written(datetime(2024, 1, 2, 9, 30)), _written(3)
+        ('2024-01-02', '2024-01-02 09:30:00', 3)
+    """
+    if not isinstance(cell, datetime) or pd.isna(cell):
+        return cell
+    return str(cell.date() if cell.time() == time.min else cell)
 
 
 def _labelled(path: Path, max_bytes: int) -> Sheet:

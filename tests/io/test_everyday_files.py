@@ -559,4 +559,6 @@ def test_dates_as_ids_of_a_workbook_are_no_other_columns(tmp_path, recwarn):
     table = [["subject", "q1", "q2"], *([day, 1, row % 2] for row, day in enumerate(days))]
     responses = irtcat.read_responses(workbook(tmp_path / "days.xlsx", a=table))
     assert responses.values.tolist() == [[1, 0], [1, 1], [1, 0]]
+    # As in a CSV file of the same table.
+    assert responses.subject_ids.tolist() == ["2024-01-02", "2024-01-03", "2024-01-04"]
     assert not [str(w.message) for w in recwarn if "nothing" in str(w.message)]
