@@ -1,7 +1,7 @@
 """Mean scores from a judge on all items and people's labels on few: valid whatever the judge is."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -84,7 +84,12 @@ def judged_mean(
     a weight near 0, and costs next to nothing.
 
     The interval is for the mean of the population that the items were drawn from. It is that of the
-    t distribution with two degrees of freedom less than there are labels.
+    t distribution with two degrees of freedom less than there are labels. If few labels differ from
+    what the judge says, or none, their residuals show too little variance (a judge that is right on
+    30 labels may be wrong on a tenth of the items): one more label on either side that is wrong by
+    u, the least distance of two labels, must not make the variance greater than it is taken to be,
+
+        var >= (m^2 var + 2 u^2) / (m + 2)^2,  m = (sum 1 / p_i)^2 / sum 1 / p_i^2 over labels.
 
     Args:
         judged: the judge's score of every item.
@@ -148,8 +153,9 @@ def judged_mean(
     spread = np.sqrt(np.maximum(1 - p, 1e-9)) / p * asked
     constant = _means(np.ones((n, 1)), filled, weighting, spread)
     full = _means(np.stack([np.ones(n), f - f.mean()], axis=1), filled, weighting, spread)
-    alone, alone_se, _ = _estimate(*constant, n_labels - 1, n_labels)
-    mean, se, slope = _estimate(*full, n_labels - 2, n_labels)
+    floor = _Floor(_effective(weighting), _unit(y[asked]))
+    alone, alone_se, _ = _estimate(*constant, n_labels - 1, n_labels, floor)
+    mean, se, slope = _estimate(*full, n_labels - 2, n_labels, floor)
     half = float(stdtrit(n_labels - 2, 0.5 + level / 2)) * se
     return JudgedMean(
         mean=mean,
@@ -215,7 +221,7 @@ def judged_means(
         >>> found = judged_means(judge, labels, features=hard[:, None])
         >>> alone = [judged_mean(f, y).se for f, y in zip(judge, labels)]
         >>> (found["se"] / alone).round(2).tolist()
-        [0.91, 0.85, 0.86]
+        [0.92, 0.86, 0.87]
 
     References:
         Zrnic & Candes (2024), Cross-prediction-powered inference, PNAS 121, e2322083121;
@@ -367,9 +373,32 @@ def _means(
     return predicted + weighting * (y - predicted), float(coefficients[-1])
 
 
+class _Floor(NamedTuple):
+    """What one more label on either side adds to a variance."""
+
+    n_effective: float
+    unit: float
+
+    def under(self, variance: float) -> float:
+        """The variance with them if that is greater."""
+        m = self.n_effective
+        return max(variance, (m**2 * variance + 2 * self.unit**2) / (m + 2) ** 2)
+
+
+def _effective(weighting: FloatArray) -> float:
+    """The number of labels of equal weight that vary as much as these."""
+    return float(weighting.sum() ** 2 / (weighting @ weighting))
+
+
+def _unit(labels: FloatArray) -> float:
+    """The least distance of two labels; of equal ones that from 0, or 1."""
+    values = np.unique(labels)
+    return float(np.diff(values).min()) if len(values) > 1 else float(abs(values[0])) or 1.0
+
+
 def _estimate(
-    summands: FloatArray, slope: float, df: int, n_labels: int
+    summands: FloatArray, slope: float, df: int, n_labels: int, floor: _Floor
 ) -> tuple[float, float, float]:
     """Mean, standard error with the degrees of freedom that the coefficients take, and slope."""
-    variance = summands.var(ddof=1) / len(summands) * n_labels / df
+    variance = floor.under(float(summands.var(ddof=1)) / len(summands) * n_labels / df)
     return float(summands.mean()), float(np.sqrt(variance)), slope

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
 from irtcat import InputError
@@ -33,6 +33,28 @@ def test_even_draws_are_the_regression_estimate():
     # Of the variance of the labels the residuals remain, and the judge's scores on all items.
     rest = (y[:60] - constant - slope * f[:60]).var()
     assert found.se**2 == pytest.approx(rest / 60 + slope**2 * f.var() / 500, rel=0.1)
+
+
+def test_a_judge_that_missed_none_of_the_labels_may_miss_others():
+    found = judged_mean(np.ones(300), np.r_[np.ones(30), np.full(270, np.nan)])
+    assert found.se == pytest.approx(np.sqrt(2) / 32)
+    assert found.labels_alone_se == pytest.approx(np.sqrt(2) / 32)
+    grades = judged_mean(np.ones(300), np.r_[np.full(30, 5.0), np.full(270, np.nan)])
+    assert grades.se == pytest.approx(5 * np.sqrt(2) / 32)
+    p = np.r_[np.full(10, 0.5), np.full(290, 0.1)]
+    chosen = judged_mean(np.ones(300), np.r_[np.ones(20), np.full(280, np.nan)], probabilities=p)
+    m = (10 * 2 + 10 * 10) ** 2 / (10 * 2**2 + 10 * 10**2)
+    assert chosen.se >= np.sqrt(2) / (m + 2) - 1e-9
+
+
+@pytest.mark.parametrize(("right", "n", "level"), [(0.95, 20, 0.95), (0.95, 50, 0.8)])
+def test_exact_coverage_of_a_judge_that_says_right_always(right, n, level):
+    covered = 0.0
+    for k in range(n + 1):
+        labels = np.r_[np.ones(k), np.zeros(n - k), np.full(9 * n, np.nan)]
+        found = judged_mean(np.ones(10 * n), labels, level=level)
+        covered += binom.pmf(k, n, right) * (found.lower <= right <= found.upper)
+    assert covered > level - 0.02  # without the labels added .64 and .68
 
 
 @pytest.mark.slow
