@@ -171,9 +171,12 @@ def reruns(
     right, k of them are all right with probability ``C(c, k) / C(n, k)``, and one is with
     ``1 - C(n - c, k) / C(n, k)``: unbiased estimates, of which the mean over items is taken.
 
-    Intervals are for items like these: percentiles over resamples of the items for the components,
-    ICC and flip rate, and Wilson's interval with the observed variance over items for pass@k and
-    pass^k. They do not count that the subjects are few.
+    Intervals are for items like these: percentiles over resamples of the items for the components
+    and ICC, and Wilson's interval with the observed variance over items for the flip rate, pass@k
+    and pass^k. Where answers hardly flip, or never, resamples show too little noise: of right and
+    wrong answers the trial variance is half the flip rate, so that its upper end is at least half
+    that of the flip rate, and the ICC has a lower end to match. They do not count that the subjects
+    are few.
 
     Of responses with facets, such as judges, the trials of an item are the means over its facets:
     those of one answer are no reruns of each other. `judges` is for these, and `combine_judges`
@@ -236,7 +239,18 @@ def reruns(
     tails = [(1 - level) / 2, (1 + level) / 2]
     components = _table(parts, tails)
     flip = _weighted_mean(cells.flip, weights)
+    n_repeated = int((cells.n > 1).any(axis=0).sum())
+    usable = flip[1:][np.isfinite(flip[1:])]
+    square = float(usable.var()) if len(usable) else 0.0
+    flip_ends = _wilson_ends(float(flip[0]), square, n_repeated, level)
     icc = _icc(parts)
+    icc_ends = _interval(icc, tails)
+    if data.is_counted:
+        most = flip_ends[1] / 2
+        is_trial = components.index == "trial"
+        components["upper"] = components["upper"].where(~is_trial, components["upper"].clip(most))
+        noisy = {**{name: value[:1] for name, value in parts.items()}, "trial": np.array([most])}
+        icc_ends = min(icc_ends[0], float(_icc(noisy)[0])), icc_ends[1]
     subjects = _subjects(cells, run_variance(components, totals.p_run), data)
     if (few := int(subjects["noise"].isna().sum())) > 0:
         flags.append(f"{few} of {data.n_subjects} subjects have no repeated trials")
@@ -248,9 +262,9 @@ def reruns(
         items=_items(cells, data),
         passes=_passes(cells, data, sizes, level),
         icc=float(icc[0]),
-        icc_interval=_interval(icc, tails),
+        icc_interval=icc_ends,
         flip_rate=float(flip[0]),
-        flip_rate_interval=_interval(flip, tails),
+        flip_rate_interval=flip_ends,
         noise_floor=float(np.sqrt(np.nanmean(subjects["noise"] ** 2))),
         p_run=totals.p_run,
         level=float(level),
@@ -524,14 +538,19 @@ def wilson(estimates: FloatArray, level: float) -> tuple[float, float, float]:
     if not n:
         return float("nan"), float("nan"), float("nan")
     p = float(np.mean(estimates))
+    square = float(np.var(estimates, ddof=1)) / n if n > 1 else 0.0
+    return p, *_wilson_ends(p, square, n, level)
+
+
+def _wilson_ends(p: float, square: float, n: int, level: float) -> tuple[float, float]:
+    """Ends of the interval of `wilson` for a mean of n items and its variance."""
     if n == 1:
-        return p, 0.0, 1.0
-    square = float(np.var(estimates, ddof=1)) / n
+        return 0.0, 1.0
     size = float(n) if square == 0 else max(float(n), p * (1 - p) / square)
     t2 = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
     middle = (p + t2 / (2 * size)) / (1 + t2 / size)
-    half = np.sqrt(t2 * (p * (1 - p) / size + t2 / (4 * size**2))) / (1 + t2 / size)
-    return p, max(middle - half, 0.0), min(middle + half, 1.0)
+    half = float(np.sqrt(t2 * (p * (1 - p) / size + t2 / (4 * size**2))) / (1 + t2 / size))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def _passes(

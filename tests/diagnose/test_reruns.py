@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from scipy.special import ndtri, stdtr
+from scipy.special import ndtri, stdtr, stdtrit
 
 from irtcat import Responses
 from irtcat._common.checks import InputError
@@ -192,6 +192,18 @@ def test_icc_is_the_correlation_of_two_runs_over_items():
     low, high = result.icc_interval
     assert low < np.var(p) / (np.mean(p) * (1 - np.mean(p))) < high
     assert np.isnan(result.components.loc["subject", "variance"])  # of one subject
+
+
+def test_answers_that_never_flipped_may_flip():
+    once = np.random.default_rng(0).random((2, 40, 1)) < 0.5
+    result = reruns(Responses.from_trials(np.repeat(once, 2, axis=2)), n=50)
+    t2 = stdtrit(39, 0.975) ** 2
+    most = t2 / (40 + t2)  # Wilson's upper end of 0 of 40
+    assert result.flip_rate_interval == pytest.approx((0, most))
+    assert result.components.loc["trial", "upper"] == pytest.approx(most / 2)
+    of_items = result.components.loc[["item", "subject x item"], "variance"].sum()
+    assert result.icc == 1
+    assert result.icc_interval == pytest.approx((of_items / (of_items + most / 2), 1))
 
 
 def test_flip_rate_and_items_by_brute_force():
