@@ -82,8 +82,13 @@ def learning_regression(
     the other way round, that the effect of difficulty emerges with more data.
 
     Answers to one item depend on each other beyond its difficulty, and so do the answers of one
-    trained model. Cluster-robust errors allow for the first, the second, or both, but need many
-    clusters: some 30 items or models.
+    trained model. Cluster-robust errors allow for the first, the second, or both: with the sum of
+    the information A, that of a cluster A_g and its score s_g, the variance is
+
+        (G - 1) / G sum_g v_g v_g',  v_g = (A - A_g)^-1 s_g,
+
+    the jackknife over clusters in one step, and p-values are those of t with G - 1 degrees of
+    freedom (of the fewer clusters, for both). They need many clusters: some 30 items or models.
 
     Args:
         bank: items with difficulties of one ability, a fit, or the path of a bank.
@@ -105,8 +110,8 @@ def learning_regression(
         passed. Flags, with NaN for what cannot be estimated: "no answers", "all right", "all
         wrong", "one training size", "one difficulty", "collinear" (which answers are missing makes
         the terms so), "separated" (the terms predict some answers perfectly, and have no finite
-        estimates), and "no error" (se is NaN: fewer than two clusters, or, for "both", a variance
-        below 0). `shares` has n_answers, share and its
+        estimates), and "no error" (se is NaN: fewer than two clusters, one without which terms are
+        not determined, or, for "both", a variance below 0). `shares` has n_answers, share and its
         standard error (items drawn at random) by system, category, band (1 is the easiest) and
         size, with the band's lowest and highest b.
 
@@ -233,17 +238,19 @@ def _regression(answers: _Answers, rows: IntArray, chosen: IntArray, errors: str
     b = answers.items.difficulty[chosen]
     size, difficulty = answers.log_size[rows][subject], (b - b.mean())[item]
     x = np.column_stack([np.ones(len(y)), size, difficulty, size * difficulty])
-    estimate = error = np.full(4, np.nan)
+    estimate, error, df = np.full(4, np.nan), np.full(4, np.nan), np.inf
     flag = _why_not(x, y)
     if not flag and (found := maximum(x, y)) is not None:
         estimate, inverse = found
-        variance = _variance(x, y, estimate, inverse, _clusters(errors, subject, item))
+        clusters = _clusters(errors, subject, item)
+        variance = _variance(x, y, estimate, inverse, clusters)
+        df = min((len(np.unique(labels)) - 1 for _, labels in clusters), default=np.inf)
         with np.errstate(invalid="ignore"):
             error = np.sqrt(np.where(variance > 0, variance, np.nan))
         flag = "no error" if np.isnan(error).any() else ""
     elif not flag:
         flag = "separated"
-    from scipy.stats import norm  # slow to import
+    from scipy.special import ndtr, stdtr  # slow to import
 
     z = estimate / error
     return pd.DataFrame(
@@ -252,7 +259,7 @@ def _regression(answers: _Answers, rows: IntArray, chosen: IntArray, errors: str
             "estimate": estimate,
             "se": error,
             "z": z,
-            "p": 2 * norm.sf(np.abs(z)),
+            "p": 2 * (ndtr(-np.abs(z)) if np.isinf(df) else stdtr(max(df, 1), -np.abs(z))),
             "n_answers": len(y),
             "n_items": len(np.unique(item)),
             "n_subjects": len(np.unique(subject)),
@@ -314,24 +321,35 @@ def _variance(
     inverse: FloatArray,
     clusters: list[tuple[float, IntArray]],
 ) -> FloatArray:
-    """Variances of the terms; NaN with fewer than two clusters.
+    """Variances of the terms, by leaving clusters out in one step.
 
-    Each sandwich has the correction G / (G - 1) * (n - 1) / (n - k) for G clusters.
+    NaN with fewer than two clusters, or one without which the terms are not determined. A sandwich
+    of the clusters' scores is too small, as each cluster has drawn the estimates to itself: with 30
+    items and 12 models 15 % of tests at .05 rejected.
     """
     from scipy.special import expit  # slow to import
 
     if not clusters:
         return np.diag(inverse).copy()
-    scores, (n, k) = x * (y - expit(x @ beta))[:, None], x.shape
+    scale, k = np.sqrt((x**2).mean(axis=0)), x.shape[1]
+    x = x / scale  # for the condition
+    p = expit(x @ (beta * scale))
+    scores, weights = x * (y - p)[:, None], p * (1 - p)
+    information = (x * weights[:, None]).T @ x
     total = np.zeros(k)
     for sign, labels in clusters:
         codes = np.unique(labels, return_inverse=True)[1]
         g = int(codes.max()) + 1
-        if g < 2 or n <= k:
-            return np.full(k, np.nan)
         sums = np.column_stack([np.bincount(codes, column) for column in scores.T])
-        correction = g / (g - 1) * (n - 1) / (n - k)
-        total += sign * correction * np.diag(inverse @ (sums.T @ sums) @ inverse)
+        rest = information[None]
+        if g < len(y):  # a single answer moves the estimates hardly
+            pairs = [(i, j) for i in range(k) for j in range(k)]
+            own = [np.bincount(codes, x[:, i] * x[:, j] * weights) for i, j in pairs]
+            rest = information - np.stack(own, axis=1).reshape(g, k, k)
+        if g < 2 or not (np.linalg.cond(rest) < 1 / MIN_CONDITION).all():
+            return np.full(k, np.nan)
+        moved = np.linalg.solve(rest, sums[..., None])[..., 0] / scale
+        total += sign * (g - 1) / g * (moved**2).sum(axis=0)
     return total
 
 

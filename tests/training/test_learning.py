@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, logit
+from scipy.stats import t as student
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.training import learning_regression
@@ -71,20 +72,21 @@ def test_maximum_and_sandwiches_by_brute_force(responses):
     best = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-6}).x
     p = expit(x @ best)
     inverse = np.linalg.inv((x.T * (p * (1 - p))) @ x)
-    scores = x * (y - p)[:, None]
 
-    def sandwich(cluster):
+    def one_step(cluster):
+        """The squared moves of the estimates without each cluster, by one step of Newton."""
         labels = sorted({cluster(*row) for row in rows})
-        total = np.zeros((4, 4))
+        total = np.zeros(4)
         for label in labels:
-            score = sum(s for s, row in zip(scores, rows, strict=True) if cluster(*row) == label)
-            total += np.outer(score, score)
-        g, n = len(labels), len(rows)
-        return np.diag(inverse @ total @ inverse) * g / (g - 1) * (n - 1) / (n - 4)
+            rest = np.array([cluster(*row) != label for row in rows])
+            part = x[rest]
+            information = (part.T * (p * (1 - p))[rest]) @ part
+            total += np.linalg.solve(information, part.T @ (y - p)[rest]) ** 2
+        return total * (len(labels) - 1) / len(labels)
 
-    items, subjects, cells = (
-        sandwich(cluster) for cluster in (lambda i, j: j, lambda i, j: i, lambda i, j: (i, j))
-    )
+    items, subjects = one_step(lambda i, j: j), one_step(lambda i, j: i)
+    n = len(rows)
+    cells = ((x * (y - p)[:, None] @ inverse) ** 2).sum(axis=0) * (n - 1) / n
     expected = {
         "independent": np.diag(inverse),
         "items": items,
@@ -95,6 +97,15 @@ def test_maximum_and_sandwiches_by_brute_force(responses):
         found = learning_regression(bank(), responses, SIZES, errors=errors)
         np.testing.assert_allclose(terms(found), best, atol=1e-4)
         np.testing.assert_allclose(terms(found, "se"), np.sqrt(variance), rtol=1e-3)
+        df = {"independent": np.inf, "items": 24, "subjects": 35, "both": 24}[errors]
+        np.testing.assert_allclose(terms(found, "p"), 2 * student.sf(abs(terms(found, "z")), df))
+
+
+def test_a_model_that_alone_has_a_size_leaves_no_error():
+    answers = (np.random.default_rng(0).random((6, 25)) < 0.5).astype(int)
+    found = learning_regression(bank(), answers, [10, 20, 20, 20, 20, 20], errors="subjects")
+    assert set(found.table["flag"]) == {"no error"}
+    assert np.isfinite(terms(found)).all()
 
 
 def test_laws_of_scale_order_and_groups(responses):
