@@ -223,7 +223,8 @@ def compare(
     leave of them, a bound of their noise. What is known of reruns replaces this: see ``reruns``.
     From three numbered trials, effects of whole runs are added where the trials' means show them.
     For "recipe", s_m^2 is the variance of the scores of a recipe's S models (Welch's t-test where
-    all items were run).
+    all items were run); with two or three models at least that of the other recipe, if that has
+    more than twice as many.
 
     With ``scale="ratio"`` the interval holds all ratios R of the full scores for which the same
     interval of ``new_l - R old_l`` holds 0 (Fieller 1954); its upper end is infinite where the old

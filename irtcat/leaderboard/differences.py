@@ -14,7 +14,7 @@ from irtcat.prediction.run_noise import (
     Noise,
     judge_effect,
     noise_of,
-    seed_variance,
+    seed_variances,
     unexplained_variance,
 )
 
@@ -110,8 +110,8 @@ class PairDesign(NamedTuple):
 def noise_between(runs: PairRuns, weights: FloatArray, estimand: str, ratio: float) -> Noise | None:
     """The variance of new - R old that is due to the runs, or to the seeds; None if unknown."""
     if estimand == "recipe":
-        seeds = seed_variance(runs.new, weights), seed_variance(runs.old, weights).times(ratio**2)
-        return Noise(Variance(0.0, np.inf), total_of(*seeds), ())
+        new, old = seed_variances(runs.new, runs.old, weights)
+        return Noise(Variance(0.0, np.inf), total_of(new, old.times(ratio**2)), ())
     return noise_of(runs.new, runs.old, weights, runs.clusters, runs.reliability, ratio)
 
 

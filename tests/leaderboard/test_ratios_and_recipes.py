@@ -70,6 +70,24 @@ def test_recipes_are_welchs_test(paired, as_column):
     assert "other seeds agree" in str(found)
 
 
+@pytest.mark.parametrize("n_few", [2, 3])
+def test_few_seeds_vary_at_least_as_those_of_the_other_recipe(n_few):
+    n, n_items = 10, 200
+    right = 100 + 4 * np.arange(n)  # scores of the ten models: .5, .52, ...
+    few = np.full(n_few, 110)  # by chance nearly the same
+    few[0] += 1
+    answers = (np.arange(n_items) < np.r_[right, few][:, None]).astype(int)
+    responses, recipe = recipes(answers, n)
+    found = compare(None, None, responses, estimand="recipe", recipe=recipe)
+    spread = (right / n_items).var(ddof=1)
+    assert found.se == pytest.approx(np.sqrt(spread / n + spread / n_few))
+    # With at most twice as many seeds it is Welch's test.
+    responses, recipe = recipes(answers[n - 4 :], 4)
+    found = compare(None, None, responses, estimand="recipe", recipe=recipe)
+    welch = stats.ttest_ind(few / n_items, right[-4:] / n_items, equal_var=False)
+    assert found.p_value == pytest.approx(welch.pvalue)
+
+
 @pytest.mark.slow
 def test_recipes_hold_for_other_seeds():
     """Both recipes are equal; their models differ more than single answers explain."""
