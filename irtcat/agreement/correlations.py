@@ -144,8 +144,8 @@ def correlation_test(
     Pearson's p-value is that of ``t = r sqrt((n - 2) / (1 - r^2))`` with n - 2 degrees of freedom,
     exact for Normal data. Kendall's and Spearman's enumerate all n! orders up to 8 pairs
     (ties included). Above 8, Kendall's is exact without ties up to 33 pairs and Normal with the
-    variance for ties after that; Spearman's is that of t. The interval is the percentile interval
-    of resampled pairs.
+    variance for ties after that; Spearman's is that of t, or exact for a perfect correlation. The
+    interval is the percentile interval of resampled pairs.
 
     Args:
         x: at least 3 finite numbers.
@@ -215,6 +215,8 @@ def _p_value(method: str, x: FloatArray, y: FloatArray) -> float:
         if n <= MAX_ENUMERATED:
             return _exact_share(x - x.mean(), y - y.mean())
     r = _correlation(x, y)
+    if method == "spearman" and abs(r) > 1 - 1e-12:
+        return _perfect_share(y)
     if abs(r) >= 1.0:
         return 0.0
     return float(2 * student.sf(abs(r) * np.sqrt((n - 2) / ((1 - r) * (1 + r))), n - 2))
@@ -230,6 +232,20 @@ def _exact_share(x: FloatArray, y: FloatArray) -> float:
     """Share of the orders of y whose covariance with x is at least as far from 0 as observed."""
     sums = y[_orders(len(y))] @ x
     return float((np.abs(sums) >= abs(x @ y) - 1e-9).mean())  # equal sums differ by rounding
+
+
+def _perfect_share(y: FloatArray) -> float:
+    """Share of the orders of y that correlate perfectly with x if one of them does.
+
+    Those that differ within ties are the same, and the reverse is another one where the sizes of
+    the ties are symmetrical. t would be infinite: of ten pairs of which one of each list is 1 and
+    the others 0, the 1 meets the other one in a tenth of all orders.
+    """
+    from scipy.special import gammaln  # slow to import
+
+    sizes = np.unique(y, return_counts=True)[1]
+    share = np.exp(gammaln(sizes + 1).sum() - gammaln(len(y) + 1))
+    return float(share * (2 if (sizes == sizes[::-1]).all() else 1))
 
 
 def _exact_kendall(x: FloatArray, y: FloatArray) -> float:

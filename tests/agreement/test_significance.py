@@ -1,6 +1,7 @@
 """P-values, corrections, intervals and correlation matrices."""
 
 import itertools
+from math import factorial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from scipy import stats
 
 from irtcat import agreement
 from irtcat._common.checks import InputError
+from irtcat.agreement.correlations import _perfect_share
 
 few = settings(max_examples=50, deadline=None)
 METHODS = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
@@ -256,3 +258,19 @@ def test_matrices_refused(data, options, words):
 def test_a_seed_below_zero_is_refused():
     with pytest.raises(InputError, match="`seed`"):
         agreement.bootstrap_interval(np.mean, [1.0, 2.0], seed=-1)
+
+
+@pytest.mark.parametrize("sizes", [(7, 1), (4, 4), (1,) * 8, (2, 4, 2), (1, 2, 5)])
+@pytest.mark.parametrize("side", [1, -1])
+def test_perfect_rank_correlations_are_as_likely_as_by_enumeration(sizes, side):
+    x = np.repeat(np.arange(len(sizes)), sizes)
+    found = agreement.correlation_test(x, side * x, "spearman", resamples=9).p_value  # all orders
+    assert _perfect_share(x.astype(float)) == pytest.approx(found)
+
+
+def test_one_common_mark_is_no_perfect_correlation():
+    x = np.repeat([0, 1], [9, 1])  # the 1 meets that of the other list in a tenth of all orders
+    found = agreement.correlation_matrix({"x": x, "y": x}, "spearman", correction="none")
+    assert found.p_values.loc["x", "y"] == pytest.approx(0.1)
+    ordered = agreement.correlation_test(range(9), range(9), "spearman", resamples=9)
+    assert ordered.p_value == pytest.approx(2 / factorial(9))
