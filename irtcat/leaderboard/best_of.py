@@ -13,7 +13,7 @@ from irtcat._common.types import FloatArray
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.compared_models import cluster_labels
 from irtcat.leaderboard.comparison import MIN_CLUSTERS
-from irtcat.leaderboard.grouping import GroupSpread, complete_items, scores_of, spread_of, unit_of
+from irtcat.leaderboard.grouping import GroupSpread, complete_items, scores_of, spread_of, step_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import wilson_interval
 
@@ -139,7 +139,7 @@ def best(
     winner = int(np.argmax(score))
     # The winner is ahead of earlier models by a step or more, of later ones by none or more: in the
     # middle between two values that are possible, a tie does not make the choice certain.
-    half = unit_of(data) / (2 * data.n_items)
+    half = step_of(data) / (2 * data.n_items)
     rivals = score + np.where(np.arange(len(score)) < winner, half, -half)
     estimate, lower, upper = hybrid(score, rivals, spread, winner, level, n, seed)
     return Best(

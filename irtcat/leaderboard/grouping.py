@@ -293,6 +293,16 @@ def unit_of(data: Responses) -> float:
     return 0.0 if data.is_fractional else 1.0
 
 
+def step_of(data: Responses) -> float:
+    """Least difference of two answers to an item; 0 for scores that may be any number.
+
+    The `unit_of` a category is a whole answer, and that of different numbers of trials a usual one.
+    """
+    if data.trials is None:
+        return 0.0 if data.is_fractional else 1 / max(data.n_categories - 1, 1)
+    return 1 / math.lcm(*np.unique(data.trials).tolist()) if data.is_counted else 0.0
+
+
 def answers_of(data: Responses, row: int) -> Answers:
     """A model's answers to all items."""
     trials = np.ones(data.n_items, int) if data.trials is None else data.trials[row].astype(int)

@@ -7,7 +7,7 @@ from scipy.stats import binomtest, norm
 from irtcat import InputError, ItemBank, Responses
 from irtcat.leaderboard import best, full_scores, groups
 from irtcat.leaderboard.best_of import _truncated, hybrid
-from irtcat.leaderboard.grouping import GroupSpread
+from irtcat.leaderboard.grouping import GroupSpread, step_of
 
 BANK = ItemBank.from_parameters(b=np.linspace(-2, 2, 200))
 
@@ -88,6 +88,27 @@ def test_thirds_are_counted_exactly():
     assert set(groups(data).table["rank"]) == {1}
     assert np.ptp(full_scores(data)) < 1e-15
     assert np.array_equal(data.to_numpy(), counts / 3)
+
+
+def test_a_lead_of_one_grade_is_a_lead():
+    """The bound is half a grade away: before, half a whole answer, above the winner's own score."""
+    grades = np.random.default_rng(0).integers(0, 5, 40)
+    grades[0] = 3
+    both = np.stack([grades, grades])
+    both[1, 0] = 4
+    found = best(Responses.from_array(both), n=1000)
+    assert found.name == "s2"
+    assert found.lower < found.score < found.observed < found.upper
+
+
+def test_steps_of_scores():
+    right = np.array([[1, 0, 1], [0, 1, 1]])
+    assert step_of(Responses.from_array(right)) == 1
+    assert step_of(Responses.from_array(3 * right, codes=range(5))) == 1 / 4
+    assert step_of(Responses.from_array(right * 0.3)) == 0
+    assert step_of(Responses.from_counts(right, n=[2, 3, 4])) == 1 / 12
+    trials = np.stack([right * 0.3, right * 0.7], axis=2)
+    assert step_of(Responses.from_trials(trials)) == 0
 
 
 def test_of_tied_models_the_first_is_the_best_and_its_interval_is_no_point():
