@@ -133,7 +133,10 @@ def cohen_kappa_test(
 
     Returns:
         Estimate, standard errors, z, p-value and interval. The formula gives a standard error
-        of 0 for perfect agreement, which is not informative about another sample.
+        of 0 for perfect agreement, which is not informative about another sample. The interval is
+        one of large samples, too short where a label is rare: with both raters giving one of two
+        labels to 90 % and a kappa of .5 it covers .71 for 30 observations, .88 for 60 and .93 for
+        200 (simulated, 95 % intervals).
 
     Raises:
         InputError: as `cohen_kappa`; for a table of probabilities without ``n``.
@@ -294,7 +297,9 @@ def fleiss_kappa_test(
         A row ``overall`` and one per label: kappa, share (of the label's ratings; NaN overall),
         se, lower, upper, null_se, z, p_value, units (with two ratings or more). NaN: null_se,
         z and p_value if numbers of ratings differ; se, lower and upper if there is only one
-        unit; and all but the share of a label that is never or always used.
+        unit; and all but the share of a label that is never or always used. The interval is one of
+        large samples: with three raters, one of two labels in 90 % and a kappa of .35 that of 95 %
+        covers .85 for 30 units and .9 for 60 (simulated).
 
     Raises:
         InputError: as `fleiss_kappa`.
