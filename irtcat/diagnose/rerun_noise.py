@@ -544,7 +544,7 @@ def wilson(estimates: FloatArray, level: float) -> tuple[float, float, float]:
 
 def _wilson_ends(p: float, square: float, n: int, level: float) -> tuple[float, float]:
     """Ends of the interval of `wilson` for a mean of n items and its variance."""
-    if n == 1:
+    if n < 2:
         return 0.0, 1.0
     size = float(n) if square == 0 else max(float(n), p * (1 - p) / square)
     t2 = float(stdtrit(n - 1, (1 + level) / 2)) ** 2
