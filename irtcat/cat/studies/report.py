@@ -515,5 +515,5 @@ class Report:
             "score_sd": self.score_sd,
         }
         if self.full_score is not None:
-            columns["full_score"] = self.full_score
+            table["full_score"] = self.full_score
         return pd.DataFrame(table, index=pd.Index(self.subject_ids, dtype=object, name="subject"))
