@@ -157,7 +157,8 @@ def check_subjects_only(X: np.ndarray, names: np.ndarray) -> None:
     """Raise if the last row is no subject but a total of the others, as at the end of a sheet.
 
     It is one if it equals their sum, mean or percentage in every column, and no subject can have
-    all of its values: one above all of theirs, or of means one that is no whole number.
+    all of its values: one above all of theirs, or of means one that is no whole number. Subjects
+    with scores may be alike: the last one is no mean if another row equals it, too.
 
     Args:
         X: subjects x items of integers (-1 = missing) or floats (NaN = missing).
@@ -182,7 +183,10 @@ def check_subjects_only(X: np.ndarray, names: np.ndarray) -> None:
 
 def _total_in_last(X: np.ndarray) -> str:
     """Whether the last row is the sum, the mean or a percentage of the others; "" if it is none."""
-    others, last = X[:-1].astype(np.float64), X[-1].astype(np.float64)
+    last = X[-1].astype(np.float64)
+    if not (last.max() > np.fmax.reduce(X[:-1], axis=None) or (last % 1 != 0).any()):
+        return ""  # of most matrices no more needs to be compared
+    others = X[:-1].astype(np.float64)
     if X.dtype.kind != "f":
         others[others < 0] = np.nan
     known = ~np.isnan(others)
@@ -196,7 +200,8 @@ def _total_in_last(X: np.ndarray) -> str:
     }
     for what, (expected, rounding, is_possible) in forms.items():
         if is_possible and n.all() and (np.abs(last - expected) <= rounding).all():
-            return what if np.ptp(expected) > rounding else ""
+            is_alike = what == "the mean" and (np.abs(others - mean) <= rounding).all(axis=1).any()
+            return what if np.ptp(expected) > rounding and not is_alike else ""
     return ""
 
 

@@ -161,6 +161,14 @@ def test_a_total_is_no_subject(name, total, written):
     assert as_responses(frame.iloc[:-1]).n_subjects == len(ANSWERS)
 
 
+def test_a_subject_like_all_others_is_no_mean():
+    """As checkpoints of a model that learns nothing more, or runs of one without randomness."""
+    scores = np.tile(np.linspace(0.1, 0.9, 6), (12, 1))
+    assert as_responses(scores).n_subjects == 12
+    noise = np.random.default_rng(0).normal(0, 0.001, (12, 1))
+    assert as_responses(scores + noise).n_subjects == 12
+
+
 def test_a_total_of_incomplete_rows():
     values = ANSWERS.astype(float)
     values[::7, 2] = np.nan
