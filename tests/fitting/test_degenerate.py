@@ -5,6 +5,7 @@ import pytest
 from scipy.special import log_expit
 
 from irtcat import EM, MODELS, InputError, ItemBank, Responses, fit
+from irtcat.fitting.em.covariance import inverse_blocks
 from irtcat.responses.datasets import load
 from irtcat.scoring import METHODS, score
 
@@ -279,3 +280,8 @@ def test_an_item_without_answers_does_not_hide_the_errors_of_the_others(options)
     x[:, 3] = np.nan
     errors = fit(Responses.from_array(x), "1pl", **options).bank.to_frame()["se_b"]
     assert errors.notna().tolist() == [j != 3 for j in range(6)]
+
+
+def test_items_without_information_have_no_errors():
+    free, none = np.ones((3, 2), bool), np.zeros((3, 2, 2))
+    assert np.isnan(inverse_blocks(none, free, (0,))).all()

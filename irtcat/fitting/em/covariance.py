@@ -152,7 +152,7 @@ def _arrow_inverse(
     cross = information[:, t][:, :, o]
     transfer = np.einsum("jto,jop->jtp", cross, inverse)
     schur = information[:, t][:, :, t] - np.einsum("jtp,jsp->jts", transfer, cross)
-    shared = np.linalg.inv(schur[good].sum(0))
+    shared = _inverse(schur[good].sum(0)[None])[0]  # NaN where no item has information
     variance, between = shared, np.zeros_like(transfer)
     if outer is not None:
         # What an item adds to the score of the shared parameters, the others at their optima.
