@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from irtcat import InputError, ItemBank
@@ -87,3 +88,11 @@ def test_what_are_no_bounds(bounds):
 def test_what_are_no_enemies(enemies):
     with pytest.raises(InputError, match="enemies"):
         assemble(BANK, 4, enemies=enemies)
+
+
+def test_enemies_may_be_the_groups_of_a_table():
+    pairs = pd.Series(np.arange(BANK.n_items) // 2, index=BANK.item_ids)
+    groups = pairs.groupby(pairs).groups
+    one = assemble(BANK, 4, enemies=groups.values())
+    other = assemble(BANK, 4, enemies=[list(ids) for ids in groups.values()])
+    assert one.to_frame().equals(other.to_frame())

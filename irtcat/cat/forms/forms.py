@@ -1,6 +1,6 @@
 """`assemble`: fixed and parallel forms for an information target, by integer programming."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,11 +176,11 @@ def form_rules(
             limits[str(name)] = fewest, most
         numbers_of = {name: g for g, name in enumerate(limits)}
         numbers = np.array([numbers_of.get(value, len(numbers_of)) for value in values])
-    kinds = (list, tuple, set, frozenset, np.ndarray)
-    if not isinstance(enemies, kinds) or not all(isinstance(ids, kinds) for ids in enemies):
+    listed = list(enemies) if isinstance(enemies, Collection) else [enemies]
+    if not all(isinstance(ids, Collection) and not isinstance(ids, str) for ids in listed):
         raise argument_error("enemies", "a list of sets of ids", enemies)
-    sets = np.zeros((bank.n_items, len(enemies)), bool)
-    for column, ids in enumerate(enemies):
+    sets = np.zeros((bank.n_items, len(listed)), bool)
+    for column, ids in enumerate(listed):
         sets[bank.positions(list(ids)), column] = True
     low, high = np.array([*limits.values(), (0.0, float(n_items))]).T
     return Rules(n_items, numbers, np.ceil(low), np.floor(high), sets), list(limits)
