@@ -20,6 +20,7 @@ prior that the other benchmarks imply. With these, mu and Sigma have EM steps in
 for subjects that ran only some of the benchmarks.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -125,7 +126,7 @@ NOT_WITH = {
     *("subject_weights", "groups", "reference", "invariance", "density", "theta"),
     *("subject_features", "dims", "pattern", "correlated"),
 }
-"""Arguments of `irtcat.fit` that `fit_benchmarks` does not take."""
+"""Arguments of `irtcat.fit` that `fit_benchmarks` takes only with their defaults."""
 
 
 def fit_benchmarks(
@@ -155,8 +156,8 @@ def fit_benchmarks(
         structure: "correlated" or "general" (see the module); by default the one that predicts
             subjects better that are left out, with five folds.
         progress: as for `irtcat.fit`, for the calibration of each benchmark.
-        options: more arguments of `irtcat.fit` for every benchmark, but for those of `NOT_WITH`:
-            each benchmark has one ability, of one Normal population.
+        options: more arguments of `irtcat.fit` for every benchmark, those of `NOT_WITH` only with
+            their defaults: each benchmark has one ability, of one Normal population.
 
     Returns:
         The fit.
@@ -186,7 +187,10 @@ def fit_benchmarks(
         raise argument_error("structure", "correlated with two benchmarks", structure)
     is_run = _runs(parts)
     _check_model(model)
+    defaults = inspect.signature(fit).parameters
     for name in sorted(NOT_WITH & options.keys()):
+        if options[name] is defaults[name].default:
+            continue
         must = "left out: each benchmark has one ability, of one Normal population"
         raise argument_error(name, must, options[name])
     fits = {name: fit(part, model, progress=progress, **options) for name, part in parts.items()}

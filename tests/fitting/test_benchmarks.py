@@ -204,3 +204,10 @@ def test_what_the_population_of_all_benchmarks_lacks_is_refused():
     r, labels = Responses.from_array(np.tile([[0, 1], [1, 0]], (20, 4))), ["a"] * 4 + ["b"] * 4
     with pytest.raises(InputError, match="`subject_weights` argument must be left out"):
         fit_benchmarks(r, labels, subject_weights=np.ones(40))
+
+
+def test_defaults_of_refused_arguments_are_taken():
+    r, labels, _ = simulated(3, [0.8, 0.8], n=60, per_benchmark=8)
+    defaults = {"subject_weights": None, "density": "normal"}
+    found = fit_benchmarks(r, labels, structure="correlated", **defaults)
+    assert found.benchmarks == ("b0", "b1")
