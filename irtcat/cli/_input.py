@@ -457,11 +457,12 @@ def read_scores(path: str) -> "pd.DataFrame":
     """Read a CSV table of scores: models first and a column for each benchmark, or long."""
     from irtcat.io.text import read_table as read
 
-    # Ids wherever they are: one may be "NA" or 001.
-    frame = read(Path(path), text=(0, "model", "benchmark"))
+    long = {"model", "benchmark", "score"} <= set(read(Path(path), nrows=0).columns)
+    ids = ("model", "benchmark") if long else ()
+    frame = read(Path(path), text=(0, *ids))  # an id may be "NA" or 001
     check_filled(path, frame.iloc[:, 0])
-    if {"model", "benchmark", "score"} <= set(frame.columns):
-        for name in ("model", "benchmark"):
+    if long:
+        for name in ids:
             check_filled(path, frame[name])
         return frame
     return frame.set_index(frame.columns[0])

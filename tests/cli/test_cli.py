@@ -843,6 +843,9 @@ def test_ids_of_scores_are_texts_in_any_column():
         rows = run_json("complete", "long.csv")["scores"]
         ids = [(row["model"], row["benchmark"]) for row in rows]
         assert ids == [(m + k, name) for k in ("01", "2") for name in ("1e1", "02")]
+    wide = "model,maths,benchmark\na,20,30\nb,30,\nc,50,60\nd,70,75\n"  # its scores are numbers
+    Path("wide.csv").write_text(wide)
+    assert {row["benchmark"] for row in run_json("complete", "wide.csv")["scores"]} >= {"benchmark"}
 
 
 def test_probe_takes_costs_from_words_and_tables():
