@@ -1,5 +1,6 @@
 """``irtcat audit``."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -303,7 +304,10 @@ def _read_labels(path: Path) -> "pd.Series":
 
     if path.suffix.lower() != ".npy":
         labels = _input.table_column(path, "label", "items")
-        texts = _input.table_of_texts(path)["label"]  # as numbers 01 and 1 would be one class
+        texts = _input.table_of_texts(path)["label"].map(str.strip, na_action="ignore")
+        # As numbers 01 and 1 would be one class; as texts -1 and +1, or 2 and 10, change places.
+        if all(re.fullmatch(r"[+-]?(0|[1-9]\d*)(\.0)?", text) for text in texts.dropna()):
+            return labels
         return labels if (labels.astype(str) == texts).all() else texts
     array = read_npy(path, _input.max_bytes())
     if array.ndim != 1 or not len(array):

@@ -154,6 +154,12 @@ def test_audit_reads_probabilities():
     out = json.loads(run_ok("audit", "p.csv", "--labels", "labels.csv", "--json"))
     found = [item["suspicion"] for item in out["items"]]
     np.testing.assert_allclose(found, expected.table["suspicion"], rtol=1e-5)
+    # Columns of an array are in the order of the numbers; as texts +1 comes first.
+    signed = np.array(["-1", "0", "+1"])[labelled]
+    pd.DataFrame({"item": names, "label": signed}).to_csv("labels.csv", index=False)
+    out = json.loads(run_ok("audit", "p.npy", "--labels", "labels.csv", "--json"))
+    found = [item["suspicion"] for item in out["items"]]
+    np.testing.assert_allclose(found, expected.table["suspicion"], rtol=1e-5)
 
 
 def test_audit_reads_epochs():
