@@ -399,10 +399,11 @@ def _check_form(o: Options) -> None:
         "exposure_parameters",
         "half_width",
         "budget",
+        "estimator",
     ]
     source = "--short-form"
     if o.unread["against"] is not None:
-        source, fixed = "--against", [*fixed, "costs", "estimator", "expect", "estimand", "reruns"]
+        source, fixed = "--against", [*fixed, "costs", "expect", "estimand", "reruns"]
     else:
         fixed.append("batch")
     for name in fixed:

@@ -376,11 +376,11 @@ def assemble_panel(
     mean, sd = bank.population.mean, bank.population.sd
     if targets is None:
         targets = [mean + sd * (np.linspace(-1, 1, n) if n > 1 else np.zeros(1)) for n in n_modules]
-    lengths = [len(stage) if hasattr(stage, "__len__") else 0 for stage in targets]
-    if lengths != list(n_modules):
+    stages = targets if isinstance(targets, Sequence | np.ndarray) else [targets]
+    if [len(stage) if hasattr(stage, "__len__") else 0 for stage in stages] != list(n_modules):
         must = "for each stage a list with one target for each module"
         raise argument_error("targets", must, targets)
-    points = [finite_vector("targets", point) for stage in targets for point in stage]
+    points = [finite_vector("targets", point) for stage in stages for point in stage]
     sizes = np.repeat(n_items, n_modules)
     rules = [form_rules(bank, int(size), group, bounds, ())[0] for size in sizes]
     curves = [fisher_information(bank, point) for point in points]
