@@ -111,6 +111,7 @@ def fisher_information(bank: BankLike, theta: Any) -> FloatArray:
         InputError: when ``theta`` is not a number or a vector of finite numbers.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=[1.0, 2.0], b=[0.0, 1.0])
         >>> fisher_information(bank, [0.0, 1.0]).round(3).tolist()
         [[0.25, 0.197], [0.42, 1.0]]
@@ -149,6 +150,7 @@ def test_information(
             does not match the bank.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.0], b=[0.0, 0.0])
         >>> test_information(bank, 0.0).tolist()
         [0.5]
@@ -181,6 +183,7 @@ def expected_se(bank: BankLike, theta: Any) -> FloatArray:
         InputError: when ``theta`` is not a number or a vector of finite numbers.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> expected_se(ItemBank.from_parameters(a=[2.0, 2.0], b=[0.0, 0.0]), 0.0).round(4).tolist()
         [0.7071]
     """
@@ -204,6 +207,7 @@ def summed_information(bank: BankLike, theta: Any, weights: Any = None) -> Float
         InputError: when ``theta`` is not a vector of finite numbers.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=[1.0, 2.0], b=[0.0, 1.0])
         >>> summed_information(bank, [0.0, 1.0]).round(3).tolist()
         [0.447, 1.42]

@@ -173,6 +173,7 @@ def sum_score_errors(bank: BankLike, theta: Any = None, *, scaled: Any = None) -
         InputError: for items without categories, or not one scaled score for each sum score.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=1.0, b=[-1.0, 0.0, 1.0])
         >>> sum_score_errors(bank, [0.0], scaled=[100, 110, 125, 150]).round(3).values.tolist()
         [[1.5, 0.802, 118.975, 13.303]]
@@ -211,6 +212,7 @@ def sum_score_reliability(bank: BankLike, *, scaled: Any = None) -> float:
         InputError: for items without categories, or not one scaled score for each sum score.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=1.0, b=[-1.0, 0.0, 1.0])
         >>> round(sum_score_reliability(bank), 3)
         0.362

@@ -87,6 +87,7 @@ def person_fit(
         InputError: for an unknown method, or abilities of other subjects.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 12))
         >>> from irtcat.responses import Responses
         >>> r = Responses.from_array([[1] * 6 + [0] * 6, [0] * 6 + [1] * 6])

@@ -124,6 +124,7 @@ def evaluate(
             harness that is not installed or fails, or an invalid answer.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> import numpy as np
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 40))
         >>> old = bank.simulate(np.linspace(-2, 2, 50), seed=1)

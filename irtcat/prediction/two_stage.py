@@ -48,6 +48,7 @@ def select_next(
         InputError: as `irtcat.select` and `irtcat.predict` do, or if too few items are left.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> from irtcat.selection import select
         >>> bank = ItemBank.from_parameters(b=np.linspace(-2, 2, 80))
         >>> calibration = bank.simulate(np.linspace(-1, 1, 60), seed=1)

@@ -45,6 +45,7 @@ def plausible_values(
         InputError: for ``n`` below 1, or responses that share no item with the bank.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(b=[-1.0, 0.0, 1.0])
         >>> r = Responses.from_array([[1, 1, 0]], item_ids=["i1", "i2", "i3"])
         >>> plausible_values(bank, r, n=3, seed=1).shape

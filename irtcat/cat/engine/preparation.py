@@ -49,6 +49,7 @@ def prepare(
             cannot satisfy or whose rules are not defined for several abilities.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=[1.0, 1.5], b=[0.0, 1.0])
         >>> prepare(bank, Config(max_items=2)).n_items
         2

@@ -49,6 +49,7 @@ def explain(
         been asked).
 
     Example:
+        >>> from irtcat import ItemBank
         >>> from irtcat.cat import Config, prepare, start
         >>> bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.0], b=[-1.0, 0.1, 1.0])
         >>> config = Config(max_items=2, enemies=[["i1", "i2"]])

@@ -61,6 +61,7 @@ def calibrate_exposure(
         InputError: if the configuration has another exposure rule.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> from irtcat.cat import part
         >>> bank = ItemBank.from_parameters(a=np.linspace(1, 2, 12), b=0.0)
         >>> config = Config(max_items=3, exposure=part("sympson-hetter", rate=0.5))

@@ -74,6 +74,7 @@ def simulate(
         InputError: as `prepare` does, or for abilities that are not finite.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
         >>> report = simulate(bank, [-1.0, 0.0, 1.0], Config(max_items=10), seed=1)
         >>> report.n_items.tolist(), report.theta.shape
