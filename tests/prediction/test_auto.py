@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.stats import beta, norm, skewnorm
 
 from irtcat import InputError, ItemBank, Responses, predict, select, select_next, short_form
 from irtcat.prediction import auto, full_scores, score_rule, subjects
@@ -15,11 +15,12 @@ from irtcat.prediction.curves import GRID as CURVE_GRID
 from irtcat.prediction.curves import Curves
 from irtcat.prediction.equating import GRID, HELD, TEMPER, Below, Equating, full_score_curves
 from irtcat.prediction.intervals import mixture_interval
-from irtcat.prediction.out_of_range import Estimates, Evidence, Priors, Range
+from irtcat.prediction.out_of_range import Estimates, Evidence, Priors, Range, shared_priors
 from irtcat.prediction.regression import ridge_path
 from irtcat.selection import rechoose
 from irtcat.selection.balanced import eligible_share, layout
 from irtcat.selection.curves import ScoreCurves, score_curves
+from irtcat.selection.expectation import ScoreSummary
 from irtcat.selection.gaussian import continued
 
 N_ITEMS = 300
@@ -249,7 +250,7 @@ def test_the_posterior_of_the_curves_is_a_sum_over_the_grid():
     curves, items = Curves(x, weights, prior), np.array([1, 4])
     answers = np.array([[1.0, 0.0], [1.0, 1.0]])
     told = curves(items, answers)
-    for row, score in zip(answers, told.score, strict=True):
+    for row, score, sd in zip(answers, told.score, told.sd, strict=True):
         post = np.array(
             [
                 norm.pdf(t, *prior) * np.prod(np.where(row == 1, p[items], 1 - p[items])) ** TEMPER
@@ -258,8 +259,13 @@ def test_the_posterior_of_the_curves_is_a_sum_over_the_grid():
         )
         post /= post.sum()
         rest = [j for j in range(6) if j not in items]
-        expected = weights[items] @ row + post @ (weights[rest] @ curves.p[rest])
-        assert score == pytest.approx(expected, abs=1e-9)
+        mean = weights[rest] @ curves.p[rest]
+        assert score == pytest.approx(weights[items] @ row + post @ mean, abs=1e-9)
+        noise = weights[rest] ** 2 @ (curves.p[rest] * (1 - curves.p[rest]))
+        assert sd**2 == pytest.approx(post @ (mean - post @ mean) ** 2 + post @ noise, abs=1e-12)
+    whole = curves(np.arange(6), x)
+    np.testing.assert_allclose(whole.score, x @ weights, atol=1e-12)
+    np.testing.assert_allclose(whole.sd, 0, atol=1e-8)
 
 
 def test_equating_solves_its_equation():
@@ -271,7 +277,7 @@ def test_equating_solves_its_equation():
     x[0, :3] = np.nan
     equating = equating_of(curves, target, chosen, weights)
     ours, sd = equating.scores(equating.means(x))
-    for row, told in zip(x, ours, strict=True):
+    for row, told, error in zip(x, ours, sd, strict=True):
         seen = ~np.isnan(row)
         w = weights[seen] * target[chosen][seen]
         w /= w.sum()
@@ -282,7 +288,13 @@ def test_equating_solves_its_equation():
 
         at = brentq(above, -9, 9)
         assert told == pytest.approx(target @ curves(np.array([at]))[:, 0], abs=1e-4)
-    assert (sd > 0).all()
+        n = 1 / (w**2).sum()  # the SD is that at a mean shrunk inwards
+        mean = (w @ row[seen] * n + 0.5) / (n + 1)
+        ends = brentq(above, -9, 9, args=(w, chosen[seen], mean)) + np.array([-0.01, 0.01])
+        g, s = w @ curves(ends, chosen[seen]), target @ curves(ends)
+        p = curves(ends, chosen[seen]).mean(axis=1)
+        noise = np.sqrt((1 - target[chosen][seen].sum()) * (w**2 @ (p * (1 - p))))
+        assert error == pytest.approx(noise * np.diff(s)[0] / np.diff(g)[0], rel=1e-3)
     even = equating_of(curves, np.full(50, 1 / 50), np.arange(50), target)
     everything = even.scores(even.means(np.ones((1, 50))))
     assert everything[1][0] == 0  # all items were run
@@ -303,29 +315,30 @@ def test_ridge_path_is_ridge():
 
 def test_the_blend_has_the_smallest_error_of_the_similar_subjects(calibration, alike, monkeypatch):
     """Of regression, equating and factor scores; these are replaced by the scores with noise."""
-    seen = []
-    cross_validated = auto._cross_validated
+    seen, rules = [], []
+    cross_validated, learn = auto._cross_validated, auto._learn
+    monkeypatch.setattr(auto, "_learn", lambda *a, **k: rules.append(learn(*a, **k)) or rules[-1])
 
     def watched(task, calibrated, run, similar, begin):
         y, fold = calibrated.y, calibrated.subjects.fold
         noisy = y + np.random.default_rng(0).normal(0, 0.03, len(y))
 
         def factors(self, out=None):
-            return SimpleNamespace(scores=lambda *_: noisy[fold == out])
+            return SimpleNamespace(scores=lambda *_: 0.5 if out is None else noisy[fold == out])
 
         monkeypatch.setattr(subjects.Subjects, "factors", factors)
         result = cross_validated(task, calibrated, run, similar, begin)
-        monkeypatch.undo()
         seen.append((y, similar, noisy, result))
         return result
 
     monkeypatch.setattr(auto, "_cross_validated", watched)
     ids = calibration.item_ids[::5]  # the subject may have been asked its own half of them
-    predict(calibration, list(ids), without(alike.subset(subjects=range(1)), ids, 0.5))
+    new = without(alike.subset(subjects=range(1)), ids, 0.5)
+    predict(calibration, list(ids), new)
     ((y, similar, by_factors, (estimates, _, blend, _, shares)),) = seen
 
-    def blended(w, v):
-        return (1 - v) * (w * estimates[0] + (1 - w) * estimates[1]) + v * by_factors
+    def blended(w, v, r=estimates[0], e=estimates[1], f=by_factors):
+        return (1 - v) * (w * r + (1 - w) * e) + v * f
 
     def loss(w, v):
         return ((blended(w, v) - y)[similar] ** 2).mean()
@@ -334,6 +347,14 @@ def test_the_blend_has_the_smallest_error_of_the_similar_subjects(calibration, a
     np.testing.assert_allclose(blend, blended(*shares), atol=1e-12)
     least = min(loss(w, v) for w in auto.BLENDS for v in auto.BLENDS)
     assert loss(*shares) == pytest.approx(least, rel=1e-9)
+    (rule,) = rules
+    x = new.subset(items=ids[: len(ids) // 2]).to_numpy()
+    regressed = rule.blend.intercept + x @ rule.blend.slopes
+    equated, _ = rule.equating.scores(rule.equating.means(x))
+    apart = np.abs(y - equated)
+    assert apart[similar].max() <= np.delete(apart, similar).min()  # those near its own score
+    expected = blended(*shares, regressed, equated, 0.5)
+    np.testing.assert_allclose(rule.mixture(x, None, 0.95).blend, expected, atol=1e-12)
 
 
 def test_the_further_out_the_likelier_outside():
@@ -350,6 +371,31 @@ def test_the_further_out_the_likelier_outside():
     assert outside[-1] > 0.99
     inwards = Estimates(score, score - gap, np.full(5, 0.03))
     assert (Evidence.of(inwards, told).probability(Priors(0.05, 0.05))[3:] < outside[3:]).all()
+
+
+def test_the_evidence_is_that_of_its_distributions():
+    """Beyond the range a Beta share beside a half-normal difference with noise, a skew-normal."""
+    flat = Range(10**6, np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.zeros(2), np.ones(2))
+    below, z = np.array([0.03, 0.2, 0.45, 0.55, 0.97])[:, None], np.linspace(-5, 12, 18)
+    below, z = (a.ravel() for a in np.broadcast_arrays(below, z))
+    found = Evidence.of(Estimates(below, below + z, np.ones(len(z))), flat)
+    share, sd, sign = 2 * np.minimum(below, 1 - below), np.sqrt(17), np.sign(below - 0.5)
+    beyond = beta.pdf(share, 0.3, 6) * skewnorm.pdf(sign * z, 4, scale=sd)
+    unlike = np.sqrt(2 * np.pi) * (beyond + 0.1 * norm.pdf(z, scale=sd))
+    np.testing.assert_allclose(found.like, np.sqrt(2 * np.pi) * norm.pdf(z), rtol=1e-9)
+    np.testing.assert_allclose(found.unlike, unlike, rtol=0.01, atol=0.02 * unlike.max())
+    middle = below == 0.45
+    np.testing.assert_allclose(found.unlike[middle], unlike[middle], rtol=0.05)
+
+
+def test_shared_priors_are_shares_with_ten_subjects_before():
+    """Of subjects who are certain: none, or all, of the strong ones are out of range."""
+    n, like = 30, np.ones(30)
+    for unlike, out in ((0.0, 0), (1e12, n)):
+        evidence = Evidence(like, np.full(n, unlike), np.ones(n, bool))
+        priors = shared_priors(evidence)
+        assert priors.stronger == pytest.approx(min((out + 6.5) / (n + 10), 0.85), rel=1e-6)
+        assert priors.weaker == pytest.approx(0.65)
 
 
 def test_the_range_is_the_distribution_of_the_estimates():
@@ -555,6 +601,19 @@ def test_items_that_cannot_be_chosen_anew_are_taken_as_chosen(calibration, alike
     monkeypatch.setattr(subjects, "rechoose", refuse)
     told = predict(calibration, subset, alike)
     np.testing.assert_array_equal(told.score, as_chosen.score)
+
+
+def test_expected_strength_moves_the_posterior_and_doubt_only_its_interval(calibration, alike):
+    subset = select(None, 20, strategy="random", calibration=calibration)
+    told = {e: predict(calibration, subset, alike, expect=e) for e in ("weaker", "stronger")}
+    assert (told["weaker"].score < told["stronger"].score).all()
+    for p in told.values():
+        assert error(p, alike) < 0.12
+    summary = ScoreSummary.of(full_scores(calibration))
+    for kind in score_rule.kinds_of(summary):
+        doubted = score_rule.doubted(summary, kind).prior
+        assert doubted.sum() == pytest.approx(1)
+        assert (doubted >= 0.9 * kind.prior).all()
 
 
 @pytest.mark.slow

@@ -72,6 +72,43 @@ def test_capital_of_the_true_score_is_a_martingale(n):
     np.testing.assert_allclose(expected, 1, atol=1e-12)
 
 
+def test_a_draw_knows_all_draws_that_it_could_have_been():
+    """Every open item with every answer: least and greatest Z, and its variance."""
+    is_open, chances, predicted = design((3, 0))
+    values, probabilities = [], []
+    for item, answer in itertools.product(np.flatnonzero(is_open), (0.0, 1.0)):
+        answers = np.where(np.arange(5) == item, answer, ANSWERS)
+        rows = (r[None] for r in (predicted, chances, is_open, answers, answers))
+        draw = draw_of(WEIGHTS, *rows, np.array([item]), np.zeros((1, 5)))
+        values.append(draw.value[0])
+        right = predicted[item]
+        probabilities.append(chances[item] * (right if answer else 1 - right))
+    mean = np.dot(probabilities, values)
+    assert draw.least[0] == pytest.approx(min(values))
+    assert draw.greatest[0] == pytest.approx(max(values))
+    assert draw.variance[0] == pytest.approx(np.dot(probabilities, (values - mean) ** 2))
+
+
+def bets_on(answers, predictions, items=(2, 0, 4, 1)):
+    bets = no_bets((1,))
+    for k, item in enumerate(items):
+        is_open, chances, _ = design(items[:k])
+        rows = (r[None] for r in (predictions, chances, is_open, answers, answers))
+        bets = bet(bets, draw_of(WEIGHTS, *rows, np.array([item]), bets.tuning))
+    return bets
+
+
+def test_right_predictions_leave_no_deviation():
+    assert bets_on(ANSWERS, ANSWERS).sums[0, 1] == pytest.approx(0, abs=1e-20)
+
+
+def test_wrong_answers_are_bet_on_as_right_ones_are():
+    predictions = np.array([0.7, 0.4, 0.2, 0.9, 0.35])
+    right, wrong = bets_on(ANSWERS, predictions), bets_on(1 - ANSWERS, 1 - predictions)
+    np.testing.assert_allclose(wrong.capital[:, ::-1, :, ::-1], right.capital)
+    np.testing.assert_allclose(wrong.sums[0, 1], right.sums[0, 1])
+
+
 def test_skipped_items_only_lower_the_expected_capital():
     at = round(TRUTH * (betting.N_MEANS - 1))
     lower, upper = ANSWERS.copy(), ANSWERS.copy()

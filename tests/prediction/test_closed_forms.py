@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from irtcat import Responses, Subset, predict
+from irtcat.prediction import full_scores
 from irtcat.prediction.regression import PENALTIES, fit_ridge, ridge_path
 
 Z = 1.959963984540054
@@ -41,6 +42,34 @@ def test_intervals_of_means_are_wilsons_for_a_finite_population(data):
     lower, upper = _wilson(mean, 12 * 39 / 28)
     np.testing.assert_allclose(prediction.lower, lower, atol=1e-9)
     np.testing.assert_allclose(prediction.upper, upper, atol=1e-9)
+
+
+def test_a_group_is_the_population_of_its_score(data):
+    labels = np.repeat(["a", "b"], [25, 15])
+    chosen = np.arange(0, 36, 3)  # 9 of 25, and 3 of 15
+    calibration, new = data.subset(subjects=range(5, 60)), data.subset(subjects=range(5))
+    told = predict(calibration, data.item_ids[chosen], new, estimator="mean", groups=labels).groups
+    for name, n, n_items in (("a", 9, 25), ("b", 3, 15)):
+        mean = new.to_numpy()[:, chosen[labels[chosen] == name]].mean(axis=1)
+        ends = _wilson(mean, n * (n_items - 1) / (n_items - n))
+        known = mean * n / n_items, (mean * n + n_items - n) / n_items
+        found = told[told.group == name]
+        np.testing.assert_allclose(found.score, mean, atol=1e-12)
+        np.testing.assert_allclose(found.lower, np.maximum(ends[0], known[0]), atol=1e-9)
+        np.testing.assert_allclose(found.upper, np.minimum(ends[1], known[1]), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_categories", [2, 3])
+def test_full_scores_are_weighted_means_of_the_answers_there_are(n_categories):
+    rng = np.random.default_rng(3)
+    x, weights = rng.integers(0, n_categories, (6, 9)).astype(float), rng.random(9)
+    x[:, 0], x[:, 1] = 0, n_categories - 1
+    x[rng.random(x.shape) < 0.3] = np.nan
+    answers = Responses.from_array(x, codes=range(n_categories))
+    for t in (None, weights):
+        w = np.where(np.isnan(x), 0, 1 if t is None else t)
+        expected = np.nansum(w * x, axis=1) / w.sum(axis=1) / (n_categories - 1)
+        np.testing.assert_allclose(full_scores(answers, t), expected, atol=1e-12)
 
 
 def test_weights_lower_the_effective_number_of_answers(data):
@@ -81,7 +110,7 @@ def test_ridge_is_the_normal_equations(shape):
         assert intercepts[k] == pytest.approx(y.mean() - x.mean(axis=0) @ expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(20, 6), (9, 15)])
+@pytest.mark.parametrize("shape", [(20, 6), (9, 15), (12, 1)])
 def test_the_penalty_of_ridge_has_the_least_errors_of_subjects_left_out(shape):
     rng = np.random.default_rng(2)
     x, y = rng.normal(1, 2, shape), rng.normal(3, 1, (shape[0], 3))

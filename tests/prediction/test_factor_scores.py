@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, logit
 
 from irtcat.prediction.factor_scores import FactorModel
 
@@ -57,3 +57,18 @@ def test_scores_are_answers_and_expectations():
     plain = X[400:][:, items].mean(axis=1)
     assert np.abs(by_factors - truth).mean() < 0.7 * np.abs(plain - truth).mean()
     assert fitted_model().scores(X[400:], np.arange(40), weights) == pytest.approx(truth)
+
+
+def test_uncertainty_is_that_of_the_items_not_asked():
+    """Without loadings answers are coins: ``sum p (1 - p)`` over N^2; a session asks its items."""
+    p = np.linspace(0.1, 0.9, 12)
+    coins = FactorModel(logit(p), np.zeros((12, 2)))
+    asked = np.arange(12) < np.array([[0], [5], [12]])
+    expected = np.sqrt([(p * (1 - p))[~row].sum() for row in asked]) / 12
+    np.testing.assert_allclose(coins.score_sds(np.ones((3, 12)), asked), expected, atol=1e-12)
+    core = np.array([1, 3])
+    sessions = fitted_model().session(X[400:403], core, 6)
+    items = fitted_model().session_items(X[400:403], core, 6)
+    for row, chosen in zip(sessions, items, strict=True):
+        assert np.flatnonzero(row).tolist() == sorted(chosen)
+        assert set(core) < set(chosen)

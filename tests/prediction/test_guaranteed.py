@@ -7,6 +7,7 @@ import irtcat
 from irtcat import ItemBank, Responses, predict, select, select_next
 from irtcat._common.checks import InputError
 from irtcat.cat import Config, replay
+from irtcat.prediction.guaranteed import Predictor
 
 RNG = np.random.default_rng(1)
 BANK = ItemBank.from_parameters(a=RNG.lognormal(0, 0.3, 50), b=RNG.normal(size=50))
@@ -25,6 +26,18 @@ def test_all_items_give_the_exact_score(estimator):
     p = predict(OLD, sample(50), NEW, estimator=estimator)
     for column in (p.score, p.lower, p.upper):
         np.testing.assert_allclose(column, TRUTH, atol=1e-12)
+
+
+def test_predictions_before_a_draw_are_bayes_of_the_answers_before_it():
+    predictor = Predictor(OLD.to_numpy())
+    items, x = np.array([3, 11, 7, 30]), np.array([1.0, np.nan, 0.0, 1.0])
+    told = predictor.posteriors(items, x)
+    for draw in range(4):
+        density = np.exp(predictor.log_prior)
+        for item, answer in zip(items[:draw], x[:draw], strict=True):
+            if not np.isnan(answer):
+                density = density * np.abs(1 - answer - predictor.p[item])
+        np.testing.assert_allclose(told[draw], density / density.sum(), atol=1e-12)
 
 
 def test_methods_say_which_interval_is_finite_sample():

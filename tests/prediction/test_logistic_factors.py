@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from irtcat.fitting.features.regression import Column, NormalData, regress
 from irtcat.prediction.logistic_factors import (
     FeatureColumns,
     LogisticFactors,
     _Iterations,
+    _Regressions,
     fit_logistic_factors,
 )
 
@@ -90,6 +92,26 @@ def test_more_trials_say_more():
     more = fit_logistic_factors(answers, 1, weights=np.full(answers.shape, 4.0))
     np.testing.assert_array_equal(one.probabilities(), same.probabilities())
     assert one.subjects_cov.mean() > 2 * more.subjects_cov.mean()
+
+
+def test_answers_enter_a_regression_as_normal_observations():
+    """Of vectors N(m, 1 / P), with noise: each counts 1 / (noise + 1 / P), and none without."""
+    rng = np.random.default_rng(2)
+    x, prior_precision = rng.normal(size=(60, 2)), 2.0
+    x -= x.mean(axis=0)
+    noise = np.where(np.arange(60) < 15, 1e12, rng.uniform(0.1, 3, 60))
+    answers = x @ [1.0, -0.5] + rng.normal(0, np.sqrt(noise + 1 / prior_precision))
+    answers[:15] = 50.0  # says nothing
+    cov = 1 / (prior_precision + 1 / noise)
+    features = FeatureColumns(x, np.zeros(2, int))
+    ours = _Regressions(features, 60, 1, 1)
+    p = np.full((1, 1), prior_precision)
+    ours.update((cov * answers / noise)[:, None], cov[:, None, None], np.zeros((60, 1)), p)
+    precision = 1 / (noise + 1 / prior_precision)[15:]
+    data = NormalData(precision, precision * answers[15:])
+    layout = Column(features.block, np.zeros(1, bool))
+    told = regress(x[15:], data, layout, reml=False, residual=False, has_covariance=False).mean(x)
+    np.testing.assert_allclose(ours.mean[:, 0], told - told.mean(), atol=1e-3)
 
 
 @pytest.mark.slow

@@ -158,6 +158,18 @@ def test_many_items_are_taken_in_parts(bank, monkeypatch):
     np.testing.assert_allclose(model._rest_curves(*arguments).mean, whole.mean)
 
 
+def test_variances_of_graded_items_are_of_their_categories():
+    bank = ItemBank.from_thresholds(a=[1.0, 0.7, 1.5], b=[[-1, 1], [0, 0.5], [-0.3, 2]])
+    rest = model._rest_curves(bank, np.array([2]), np.ones((1, 1), bool), np.array([0.5, 0.3, 0.2]))
+    at = np.arange(20, len(model.GRID), 60)
+    p = bank.category_probabilities(model.GRID[at])[:2]  # items, abilities, categories
+    share = np.arange(3) / 2
+    mean = p @ share
+    variance = (p * (share - mean[..., None]) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(rest.mean[0, at], np.array([0.5, 0.3]) @ mean, atol=1e-6)
+    np.testing.assert_allclose(rest.variance[0, at], np.array([0.25, 0.09]) @ variance, atol=1e-6)
+
+
 def test_mixture_quantile_is_a_quantile():
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(5), 7)
@@ -573,6 +585,7 @@ def test_the_gaussian_process_has_intervals_of_one_error(bank, calibration, new,
         inside = (told.lower > 0) & (told.upper < 1)
         assert inside.sum() > 20
         below, above = told.score - told.lower, told.upper - told.score
+        assert (below > 0).all()
         np.testing.assert_allclose(below[inside], above[inside], rtol=1e-6)
         half[level] = np.where(inside, below / stats.norm.ppf(0.5 + level / 2), np.nan)
     both = np.isfinite(half[0.5]) & np.isfinite(half[0.8])

@@ -7,7 +7,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from irtcat.prediction.score_prior import CELLS, with_prior
+from irtcat import ItemBank
+from irtcat.prediction.score_prior import CELLS, EDGES, ScorePrior, with_prior
 
 
 def mixture_of(q, blend=(0.5, 0.06), outside=(0.8, 0.04)):
@@ -54,3 +55,21 @@ def test_the_prior_replaces_the_population_in_range():
     told = with_prior(mixture_of(0.0), prior[None], population, 0.9)
     half = norm.ppf(0.95) * sd
     np.testing.assert_allclose(told, [mean, mean - half, mean + half], atol=2e-3)
+
+
+def test_what_says_the_same_of_both_ends_is_symmetric():
+    told = with_prior(mixture_of(0.0), FLAT[None], FLAT, 0.8)
+    np.testing.assert_allclose(told[1] + told[2], 1, atol=1e-9)
+
+
+def test_cells_of_the_score_are_those_of_the_ability():
+    """The ability at which the expected score is c has as much of its prior below it."""
+    rng = np.random.default_rng(1)
+    bank, weights = ItemBank.from_parameters(b=rng.normal(size=12)), rng.dirichlet(np.ones(12))
+    prior = ScorePrior(bank, weights)
+    means, sds = np.array([-0.6, 0.2, 1.0]), np.array([0.3, 1.0, 0.5])
+    below = np.cumsum(prior(means, sds), axis=1)
+    for k in (400, 1000, 1500):
+        at = brentq(lambda t, k=k: weights @ bank.probability(t)[:, 0] - EDGES[k], -6, 6)
+        np.testing.assert_allclose(below[:, k], norm.cdf(at, means, sds), atol=1e-4)
+        assert prior.population[: k + 1].sum() == pytest.approx(norm.cdf(at), abs=1e-4)

@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, logit
 from scipy.stats import beta
 
 import irtcat
 from irtcat import InputError, ItemBank, Responses, ShortForm, predict, select, short_form
 from irtcat.prediction import form as _short_form
 from irtcat.prediction.form_document import stamped
+from irtcat.prediction.intervals import wilson_interval
 
 EXPECTED = (None, "similar", "stronger", "weaker")
 
@@ -180,6 +182,23 @@ def test_rows_of_a_calibration_need_neither_order_nor_names(form, calibration, n
         same(other.predict(new, expect=expect), form.predict(new, expect=expect))
 
 
+def test_the_table_has_the_curves(form):
+    table = form.to_frame()
+    for score in (0.2, 0.5, 0.85):
+        expected = form.rule.equating.expected(np.array([score]))[0]
+        np.testing.assert_allclose(expit(table["a"] * (logit(score) - table["b"])), expected)
+
+
+def test_without_repetition_calibrated_scores_are_of_as_many_coins(form, new):
+    """Reruns that repeat nothing, and items like these: p (1 - p) for each item."""
+    norms = form.norms.to_scores().to_numpy()
+    lower, upper = wilson_interval(norms, np.full(len(norms), form.n_items), 0.95)
+    for options in ({"estimand": "domain"}, {"estimand": "model", "reruns": 0.0}):
+        p = form.predict(new, **options)
+        np.testing.assert_allclose(p.field, norms)
+        np.testing.assert_allclose(p.field_reach, [norms - lower, upper - norms], atol=1e-9)
+
+
 def test_norms_are_means_of_groups(calibration, new):
     """Ranks are those among the calibrated subjects, within a group."""
     subset = select(None, 20, calibration=calibration)
@@ -264,6 +283,7 @@ def changed(document, **changes):
         (lambda d: changed(d, range={**d["range"], "n": -1}), "-1 subjects"),
         (lambda d: changed(d, scores={**d["scores"], "sd": 0}), "scores or regression"),
         (lambda d: changed(d, errors={}), r"damaged \(errors\)"),
+        (lambda d: changed(d, errors={"1.5": [0.1, 0.1]}), r"damaged \(errors\)"),
         (lambda d: changed(d, errors={"0.95": [0.1]}), "must have 2 numbers"),
         (lambda d: changed(d, items={"task": ["x"]}), r"damaged \(items\)"),
         (lambda d: changed(d, item_ids=d["item_ids"][:1] * 20), "damaged"),
@@ -310,8 +330,9 @@ def test_a_form_that_is_due_warns(form, calibration, tmp_path, monkeypatch):
     monkeypatch.setattr(_short_form, "today", lambda: "2027-06-30")
     assert ShortForm.load(path).renew == "2027-06-30"
     monkeypatch.setattr(_short_form, "today", lambda: "2027-07-01")
-    with pytest.warns(UserWarning, match="made again after 2027-06-30"):
+    with pytest.warns(UserWarning, match="made again after 2027-06-30") as warned:
         ShortForm.load(path)
+    assert warned[0].filename == __file__
 
 
 # --- those that are shipped

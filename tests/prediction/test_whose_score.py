@@ -5,7 +5,7 @@ import pytest
 
 import irtcat
 from irtcat import InputError, ItemBank, Responses, predict
-from irtcat.prediction.estimands import item_totals, leftover, noise_halves, wilson_halves
+from irtcat.prediction.estimands import Leftover, item_totals, leftover, noise_halves, wilson_halves
 from irtcat.prediction.run_noise import Reliability
 
 N = 200
@@ -154,6 +154,23 @@ def test_the_bound_is_that_of_a_regression():
         residual = values[row][seen] - design @ np.linalg.lstsq(design, values[row][seen])[0]
         assert found.residual[row] == pytest.approx(residual @ residual)
     assert 0.5 < found.share < 1
+
+
+def test_a_variance_as_usual_stays_with_any_number_of_answers():
+    """n - 2 of n are left beside a regression on the shares of the items."""
+    n, usual = np.array([2.0, 3.0, 12.0, 500.0]), 0.6 * 0.3 * 0.7
+    found = Leftover((n - 2) * usual, n, n).variance(np.full(4, 0.3), 0.6)
+    np.testing.assert_allclose(found, usual)
+
+
+def test_graded_answers_leave_as_much_as_their_shares_of_the_top():
+    values = CALIBRATION.to_numpy()
+    both = (
+        leftover(data, np.ones(N, bool), item_totals(data), own=True)
+        for data in (CALIBRATION, Responses.from_array(2 * values, codes=(0, 1, 2)))
+    )
+    for one, other in zip(*both, strict=True):
+        np.testing.assert_allclose(one, other)
 
 
 def test_runs_that_differ_as_a_whole_widen_the_interval():
