@@ -275,6 +275,7 @@ def test_equating_solves_its_equation():
     target = rng.dirichlet(np.full(50, 5.0))
     x = (rng.random((6, 10)) < 0.5).astype(float)
     x[0, :3] = np.nan
+    x[1], x[1, 4] = 0, 1  # below the scores to which the curves were fitted
     equating = equating_of(curves, target, chosen, weights)
     ours, sd = equating.scores(equating.means(x))
     for row, told, error in zip(x, ours, sd, strict=True):

@@ -1,5 +1,7 @@
 """Scores on items that differ in their number of categories, against brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,3 +57,12 @@ def test_codes_may_begin_elsewhere(bank):
     plain = score(bank, Responses.from_array(X, item_ids=NAMES, codes=range(4)))
     later = score(bank, Responses.from_array(X + 1, item_ids=NAMES, codes=range(1, 5)))
     np.testing.assert_array_equal(plain.theta, later.theta)
+    coded = replace(bank, codes=(1, 2, 3, 4))
+    np.testing.assert_array_equal(
+        score(coded, Responses.from_array(X + 1, item_ids=NAMES, codes=range(1, 5))).theta,
+        plain.theta,
+    )
+    high = np.array([[3, 2, 1], [1, 1, 1]])  # nobody in the lowest category
+    of_bank = score(bank, Responses.from_array(high, item_ids=NAMES, codes=range(4)))
+    without = Responses.from_array(high + 1, item_ids=NAMES, codes=(2, 3, 4))
+    np.testing.assert_array_equal(score(coded, without).theta, of_bank.theta)

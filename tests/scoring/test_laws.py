@@ -127,6 +127,19 @@ def test_point_estimates_are_the_maximum_and_intervals_are_normal(bank, X, oracl
     assert (at >= objective.max(axis=1) - 2e-5).all()
     plain = ability.flag == ""
     assert plain.sum() > 40
+    # A Newton step by the exact slope is no longer than rounding.
+    at = ability.theta[plain]
+    p = oracle.curves(params, at)
+    s = (p - c) / (1 - c)
+    d1, seen = (1 - c) * a * s * (1 - s), ~np.isnan(few[plain])
+    right = np.where(seen, few[plain], 0) - seen * p.T
+    slope = (right * (d1 / (p * (1 - p))).T).sum(axis=1)
+    if method == "map":
+        slope = slope - (at - 0.5) / 1.5**2
+    if method == "wle":
+        third, info = d1 * d1 * a * (1 - 2 * s) / (p * (1 - p)), d1**2 / (p * (1 - p))
+        slope = slope + (seen * third.T).sum(axis=1) / (2 * (seen * info.T).sum(axis=1))
+    np.testing.assert_allclose(slope * ability.se[plain] ** 2, 0, atol=1e-6)
     z = 1.2815515655446004  # of a probability of .9
     lower, upper = ability.theta - z * ability.se, ability.theta + z * ability.se
     np.testing.assert_allclose(ability.lower[plain], lower[plain], rtol=1e-12)

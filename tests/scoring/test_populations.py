@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from irtcat import ItemBank, Population, Responses, score
+from irtcat import InputError, ItemBank, Population, Responses, score
+from irtcat.bank.bank import VERSION_GROUP, VERSION_OF
 
 RNG = np.random.default_rng(11)
 A, B = RNG.uniform(0.7, 2.0, 10), RNG.normal(0, 1.2, 10)
@@ -51,16 +53,44 @@ def test_map_is_the_highest_of_brute_force(name):
     np.testing.assert_allclose(found.se, bend**-0.5, rtol=2e-3)
 
 
-def test_map_of_a_group_is_that_of_its_population():
-    bank = ItemBank.from_parameters(a=A, b=B, populations={"a": skewed(), "b": Population(1.0)})
+@pytest.mark.parametrize("method", ["map", "eap"])
+def test_a_group_is_scored_by_its_population(method):
+    bank = ItemBank.from_parameters(a=A, b=B, populations={"a": spiky(), "b": Population(1.0)})
     responses = Responses.from_array(RNG.integers(0, 2, (4, 10)), item_ids=bank.item_ids)
-    found = score(bank, responses, "map", groups=["a", "b", "a", "b"]).theta
-    one = [score(bank.of_group(label), responses, "map").theta for label in "ab"]
-    assert found == pytest.approx(np.where([True, False] * 2, *one))
+    found = score(bank, responses, method, groups=["a", "b", "a", "b"])
+    one = [score(bank.of_group(label), responses, method).theta for label in "ab"]
+    assert found.theta == pytest.approx(np.where([True, False] * 2, *one))
+    assert found.nodes is None  # those of a density are not as many
+
+
+@pytest.mark.parametrize("differs", ["i1", None])
+def test_groups_have_their_versions_of_items_and_may_lack_some(differs):
+    """The answers to an item that differs are those to the version of the group."""
+    ids = ["i1 (a)", "i1 (b)", "i2", "i3", "i4"] if differs else [f"i{k}" for k in range(1, 6)]
+    bank = ItemBank.from_parameters(a=A[:5], b=B[:5], item_ids=ids, populations=GROUPS)
+    if differs:
+        columns = {VERSION_OF: ["i1", "i1", *ids[2:]], VERSION_GROUP: ["a", "b", "", "", ""]}
+        bank = replace(bank, statistics=pd.DataFrame(columns, index=bank.statistics.index))
+    x = RNG.integers(0, 2, (6, 4))
+    responses = Responses.from_array(x, item_ids=["i1", "i2", "i3", "i4"])
+    labels = np.array(["a", "b", "a"] * 2)
+    found = score(bank, responses, groups=labels)
+    for row, label in enumerate(labels):
+        own = [k for k, name in enumerate(ids) if name[:2] in responses.item_ids]
+        own = [k for k in own if "(" not in ids[k] or f"({label})" in ids[k]]
+        alone = ItemBank.from_parameters(a=A[own], b=B[own], populations=GROUPS[label])
+        expected = score(alone, Responses.from_array(x[[row]], item_ids=alone.item_ids))
+        assert found.theta[row] == pytest.approx(expected.theta[0], abs=1e-9)
+        assert found.n_items[row] == 4
+    if differs:
+        with pytest.raises(InputError, match="whose items i1 differ between groups"):
+            score(bank, responses)
+    else:
+        assert "mixture of the populations a, b" in score(bank, responses).note
 
 
 def test_sum_scores_without_answers_have_the_interval_of_the_population():
-    for population in (skewed(), GROUPS):
+    for population in (skewed(), GROUPS, Population(0.4, 1.3)):
         bank = ItemBank.from_parameters(a=A, b=B, populations=population)
         x = np.full((2, 10), np.nan)
         x[0] = 1

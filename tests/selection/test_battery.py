@@ -9,6 +9,7 @@ import irtcat
 from irtcat import ItemBank, Responses
 from irtcat._common.checks import InputError
 from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES, select
+from irtcat.selection.filters import Band
 
 N, K = 24, 7
 IDS = [f"q{i}" for i in range(N)]
@@ -282,3 +283,48 @@ def test_items_without_a_group_are_a_group():
 
 def test_public_function_is_the_same():
     assert irtcat.select is select
+
+
+def test_items_that_say_nothing_follow_in_random_order():
+    same = Responses.from_array(np.tile([1, 0], (20, 12)), item_ids=IDS)
+    firsts = {chosen("score-optimal", data=same, seed=seed).item_ids[0] for seed in range(12)}
+    assert len(firsts) > 4
+
+
+def test_free_items_and_groups_without_allowed_items():
+    costs = np.where(np.arange(N) < 12, 0.0, 5.0)
+    free = chosen("disagreement", costs=costs, budget=1.0)
+    assert (positions(free) < 12).all()
+    check(free, K)
+    ids = [i for i, g in zip(IDS, GROUPS, strict=True) if g != "c"]
+    for strategy in ("stratified", "neyman"):
+        subset = chosen(strategy, allowed=ids, quotas={"a": 2})
+        check(subset, K)
+        assert set(subset.item_ids) <= set(ids)
+
+
+def test_quotas_may_leave_no_choice_of_numbers():
+    for strategy in ("random", "stratified", "balanced"):
+        subset = chosen(strategy, quotas={"a": 3, "b": (4, 5), "c": (0, 2)})
+        assert np.unique(GROUPS[positions(subset)], return_counts=True)[1].tolist() == [3, 4]
+
+
+def test_a_bank_without_proportions_is_said():
+    for strategy in ("pcub", "pclb"):
+        with pytest.raises(InputError, match="needs proportions correct"):
+            select(bank(), 3, strategy=strategy)
+
+
+@pytest.mark.parametrize(("name", "is_at_most"), [("ub", True), ("lb", False)])
+def test_items_at_the_threshold_do_not_pass(name, is_at_most):
+    b = np.arange(-3.0, 4.0)
+    grid = ItemBank.from_parameters(b=b)
+    subset = select(grid, 3, strategy=name, tau=0.0)
+    found = {b[int(i[1:]) - 1] for i in subset.item_ids}
+    assert found == ({-3.0, -2.0, -1.0} if is_at_most else {1.0, 2.0, 3.0})
+    with pytest.raises(InputError, match="3 items"):
+        select(grid, 4, strategy=name, tau=0.0)
+
+
+def test_a_band_has_both_its_ends():
+    assert Band(0.2, 0.8).passes(np.array([0.1, 0.2, 0.5, 0.8, 0.9])).tolist() == [0, 1, 1, 1, 0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from irtcat.selection.constraints import Constraints, allocate
+from irtcat.selection.constraints import Constraints, allocate, round_at_random
 
 SEEDS = range(40)
 
@@ -87,10 +87,11 @@ def test_replacements_are_the_affordable_items_of_the_same_group(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_allocation_is_proportional_within_the_limits(seed):
     rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 60, 5)
+    sizes = rng.integers(1, 60 if seed % 2 else 4, 5)
     lower = np.minimum(rng.integers(0, 6, 5) * rng.integers(0, 2, 5), sizes)
     upper = np.minimum(lower + rng.integers(0, 30, 5), sizes)
-    k = int(rng.integers(lower.sum(), upper.sum() + 1))
+    ks = lower.sum(), upper.sum(), rng.integers(lower.sum(), upper.sum() + 1)
+    k = int(ks[seed % 3])
     shares = allocate(k, sizes, lower, upper)
     assert shares.sum() == pytest.approx(k, abs=1e-9)
     assert (shares >= lower - 1e-9).all()
@@ -102,3 +103,14 @@ def test_allocation_is_proportional_within_the_limits(seed):
     most = rate[is_free & ~at_upper].min(initial=np.inf)
     least = rate[is_free & ~at_lower].max(initial=-np.inf)
     assert least <= most + 1e-9
+
+
+def test_one_share_needs_no_random_number():
+    rng, same = np.random.default_rng(0), np.random.default_rng(0)
+    assert round_at_random(np.array([7.0]), rng).tolist() == [7]
+    assert rng.random() == same.random()
+
+
+def test_a_group_of_one_item_is_allocated_it():
+    none = np.zeros(2, int)
+    assert allocate(3, np.array([1, 10]), none, np.array([1, 2])).tolist() == [1, 2]

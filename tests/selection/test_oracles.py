@@ -33,7 +33,7 @@ def left(sigma, chosen):
     """Variance of the mean of all, given the chosen ones: direct Gaussian conditioning."""
     w = np.full(len(sigma), 1 / len(sigma))
     to = sigma[chosen] @ w
-    return w @ sigma @ w - to @ np.linalg.solve(sigma[np.ix_(chosen, chosen)], to)
+    return w @ sigma @ w - to @ np.linalg.pinv(sigma[np.ix_(chosen, chosen)], rcond=1e-9) @ to
 
 
 def check_greedy(sigma, subset, item_ids):
@@ -80,10 +80,41 @@ def test_score_optimal_with_gaps_adds_the_noise_of_filled_cells():
     assert ((filled - truth) ** 2).mean() < ((alone - truth) ** 2).mean()
 
 
-def test_rank_optimal_conditions_the_differences_of_close_pairs():
+def test_missing_answers_have_item_means_and_subject_effects():
+    """The normal equations: means have two, effects five answers more, without an effect."""
+    _, data = simulated(n=30, seed=4)
+    x = np.where(np.random.default_rng(2).random(data.shape) < 0.3, np.nan, data.to_numpy())
+    x[:, 5] = np.nan
+    scores = centred_scores(Responses.from_array(x))
+    np.testing.assert_array_equal(scores.centred[:, 5], 0)
+    others = [0, 1, 2, 3, 4, 6, 7]
+    assert scores.means[5] == pytest.approx(scores.means[others].mean())
+    seen = ~np.isnan(x)
+    n_subjects, n_items = x.shape
+    of_items, of_subjects = seen.sum(axis=0), seen.sum(axis=1)
+    # Unknowns: item means, subject effects, and the mean of all answers less effects.
+    matrix = np.zeros((n_items + n_subjects + 1,) * 2)
+    matrix[:n_items, :n_items] = np.diag(of_items + 2.0)
+    matrix[:n_items, n_items:-1] = seen.T
+    matrix[:n_items, -1] = -2
+    matrix[n_items:-1, :n_items] = seen
+    matrix[n_items:-1, n_items:-1] = np.diag(of_subjects + 5.0)
+    matrix[-1, n_items:-1], matrix[-1, -1] = of_subjects, seen.sum()
+    totals = np.concatenate([np.nansum(x, axis=0), np.nansum(x, axis=1), [np.nansum(x)]])
+    solved = np.linalg.solve(matrix, totals)
+    fitted = np.clip(solved[:n_items] + solved[n_items:-1, None], 0, 1)
+    filled, gaps = scores.centred + scores.means, ~seen & (np.arange(n_items) != 5)
+    np.testing.assert_allclose(filled[gaps], fitted[gaps], atol=2e-3)
+    left = np.nansum((x - fitted) ** 2, axis=0)
+    noise = (1 - of_items / n_subjects) * (left + 5 * left.sum() / seen.sum()) / (of_items + 5)
+    np.testing.assert_allclose(scores.noise, noise, rtol=0.01)
+
+
+@pytest.mark.parametrize("n", [40, 2])
+def test_rank_optimal_conditions_the_differences_of_close_pairs(n):
     from scipy.special import ndtr
 
-    _, data = simulated(n=40, seed=2)
+    _, data = simulated(n=n, seed=2)
     x, k = data.to_numpy(), 5
     score = x.mean(axis=1)
     within = (score * (1 - score)).mean()
@@ -134,6 +165,22 @@ def test_d_optimal_is_the_brute_force_determinant():
     start = np.linalg.slogdet(precision)[1]
     np.testing.assert_allclose(subset.criterion.sum(), level_of(got) - start)
     assert level_of(got) - start >= 0.97 * (level_of(best) - start)
+
+
+def test_the_determinant_looks_at_every_item_that_may_be_best_for_its_cost():
+    """Over several batches, which end as soon as no bound is higher."""
+    rng = np.random.default_rng(5)
+    rows, costs = rng.normal(size=(200, 2, 2)), rng.uniform(0.2, 5, 200)
+    matrices, prior = np.einsum("ipd,ipe->ipde", rows, rows), np.eye(2)
+    criterion, chosen = Determinant(matrices, prior, costs), []
+    for _ in range(5):
+        free = np.setdiff1d(np.arange(200), chosen)
+        before = np.linalg.slogdet(prior + matrices[chosen].sum(axis=0))[1]
+        after = np.linalg.slogdet(prior + matrices[chosen].sum(axis=0) + matrices[free])[1]
+        expected = free[np.argmax((after - before).mean(axis=1) / costs[free])]
+        found = free[np.argmax(criterion(free, chosen) / costs[free])]
+        assert found == expected
+        chosen.append(int(found))
 
 
 @pytest.mark.slow
@@ -224,8 +271,12 @@ def test_sketch_keeps_distances(monkeypatch):
     x = np.random.default_rng(0).normal(size=(2000, 12)).astype(np.float32)
     np.testing.assert_array_equal(sketch(x, np.random.default_rng(1), np.ones(12)), x.T)
     monkeypatch.setattr(clusters, "SWAP_ITEMS", 5)
+    np.testing.assert_array_equal(sketch(x[:512], np.random.default_rng(1), np.ones(12)), x[:512].T)
     points = sketch(x, np.random.default_rng(1), np.ones(12))
     assert points.shape == (12, 512)
+    scale = np.linspace(0.5, 3, 12)
+    scaled = sketch(x, np.random.default_rng(1), scale)
+    np.testing.assert_allclose(scaled, points * scale[:, None], rtol=1e-5)
     ratio = ((points[0] - points[1:]) ** 2).sum(1) / ((x[:, :1] - x[:, 1:]) ** 2).sum(0)
     assert abs(ratio - 1).max() < 0.25
 
@@ -243,6 +294,9 @@ def test_budget_takes_the_better_of_gain_and_gain_per_cost():
     bank = ItemBank.from_parameters(a=[2.0, 1.6, 1.6, 1.6], b=0.0)
     dear = {"costs": [3.0, 1.0, 1.0, 1.0], "budget": 3.0}
     assert select(bank, 3, strategy="information", **dear).item_ids.tolist() == ["i2", "i3", "i4"]
+    assert select(bank, 3, strategy="fisher", **dear).item_ids.tolist() == ["i2", "i3", "i4"]
+    narrow = {"theta_range": (-0.1, 0.1), **dear}
+    assert set(select(bank, 3, strategy="minimax", **narrow).item_ids) == {"i2", "i3", "i4"}
     assert select(bank, 1, strategy="information", **dear).item_ids.tolist() == ["i1"]
     assert select(bank, 3, strategy="discrimination", **dear).item_ids.tolist() == ["i1"]
 

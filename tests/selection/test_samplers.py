@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from irtcat import InputError, Responses
 from irtcat.selection import select
+from irtcat.selection.balanced import balanced_weights, eligible_share, layout
 from irtcat.selection.sampling import _greatest_cost, _inclusion
 
 N = 20
@@ -190,3 +192,53 @@ def test_robust_draws_all_where_the_rest_pays_for_no_sample():
     )
     assert len(subset.item_ids) == 1
     assert costs[np.isin(DATA.item_ids, subset.item_ids)].sum() == 1
+
+
+@pytest.mark.parametrize("strategy", ["random", "stratified", "stratified-both", "neyman"])
+def test_every_item_may_be_drawn_under_a_budget(strategy):
+    subset = select(
+        None, 6, strategy=strategy, calibration=DATA, groups=GROUPS, costs=COSTS, budget=14.0
+    )
+    assert subset.reach == N
+
+
+def test_robust_takes_its_share_of_a_quota():
+    """Half of four items of a group are chosen; of three, one."""
+    groups = np.repeat(["a", "b"], [12, 8])
+    for n_a, n_first in ((4, 2), (3, 1)):
+        quotas = {"a": (0, n_a), "b": 0}
+        subset = select(
+            None, n_a, strategy="robust", calibration=DATA, groups=groups, quotas=quotas, share=0.5
+        )
+        assert np.isnan(subset.probabilities).sum() == n_first
+
+
+def test_a_budget_that_cheap_items_leave_buys_more_of_them():
+    """Every tenth item is dear and says nothing of the others: the mean cost is far too high."""
+    rng = np.random.default_rng(4)
+    theta, b, dear = rng.normal(size=(60, 1)), np.linspace(-1.5, 1.5, 200), np.arange(200) % 10 == 5
+    p = expit(np.where(dear, 0, 2 * theta) - b)
+    data = Responses.from_array((rng.random((60, 200)) < p).astype(int))
+    costs = np.where(dear, 50.0, 1.0)  # 5.9 on average: 50 items
+    subset = select(None, 200, strategy="balanced", calibration=data, costs=costs, budget=300.0)
+    assert len(subset) > 100
+    assert costs[np.isin(data.item_ids, subset.item_ids)].sum() <= 300
+
+
+def test_the_share_of_eligible_items_and_the_cells():
+    assert eligible_share(19, 30) == 1
+    assert eligible_share(20, 30) == 0.5
+    assert eligible_share(60, 30) == 0.25
+    assert eligible_share(20, 90) == pytest.approx(0.7)
+    assert [layout(k) for k in (1, 9, 99, 100)] == [(1, 1), (3, 1), (10, 1), (5, 2)]
+
+
+def test_balanced_weights_restore_the_strata():
+    """Each stratum with a chosen item has its share of the items."""
+    order = DATA.item_ids[np.argsort(X.mean(axis=0), kind="stable")]
+    chosen = order[[0, 1, 2, 4, 6, 8, 13, 12, 18]]  # of three strata of 7, 7 and 6 items
+    weights = balanced_weights(DATA, chosen)
+    stratum = np.array([0, 0, 0, 0, 0, 1, 1, 1, 2])
+    found = np.bincount(stratum, weights)
+    np.testing.assert_allclose(found, np.array([7, 7, 6]) / 20)
+    assert np.ptp(weights[stratum == 1]) == pytest.approx(0)
