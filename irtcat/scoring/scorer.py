@@ -69,7 +69,7 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
             advice = "Pass codes= to Responses.from_array."
             got = f"codes {responses.codes[0]} to {responses.codes[-1]}"
             raise argument_error("responses", f"{must} of the bank", got, advice)
-        codes = (responses.codes[0], responses.codes[0] + n_categories - 1)
+        codes = responses.codes
     shift = responses.codes[0] - codes[0]
     n_codes = item_categories(bank.model)
     observed = responses.observed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
 SLACK = 1e-9
@@ -170,8 +170,6 @@ def allocate(k: int, sizes: IntArray, lower: IntArray, upper: IntArray) -> Float
         array([3.56, 2.  , 0.44])
     """
     most = np.minimum(upper, sizes)
-    if most.sum() < k or lower.sum() > k:
-        raise InputError(f"The quotas allow {lower.sum()} to {most.sum()} items, not {k}.")
     # The sum is linear in s between the values at which a group reaches a limit.
     size = np.maximum(sizes, 1)
     knots = np.sort(np.concatenate([lower / size, most / size]))
