@@ -6,7 +6,7 @@ import pytest
 import irtcat
 from irtcat import InputError, ItemBank, Responses, predict
 from irtcat.prediction.estimands import Leftover, item_totals, leftover, noise_halves, wilson_halves
-from irtcat.prediction.run_noise import Reliability
+from irtcat.prediction.run_noise import Answers, Reliability
 
 N = 200
 DIFFICULTY = np.random.default_rng(0).normal(0, 1.5, N)
@@ -185,6 +185,16 @@ def test_runs_that_differ_as_a_whole_widen_the_interval():
     assert source == "trials"
     assert (halves > 2 * same).all()
     assert halves.mean() > 1.96 * shift.std(ddof=1) / np.sqrt(5)
+
+
+def test_runs_are_compared_on_the_items_with_all_trials_where_these_are_half():
+    scores = np.array([[1.0, 0, 0], [1, 1, 0], [0, np.nan, 1], [np.nan, 1, 1]])
+    trials, weights = (~np.isnan(scores)).sum(axis=1), np.array([0.1, 0.3, 0.4, 0.2])
+    answers = Answers(np.nanmean(scores, axis=1), trials, scores)
+    expected = 0.25 * (scores[0] - 1 / 3) + 0.75 * (scores[1] - 2 / 3)
+    np.testing.assert_allclose(answers.run_means(weights), expected)
+    scores[1, 0] = np.nan
+    assert answers.run_means(weights) is None
 
 
 def test_an_icc_of_one_is_no_noise_even_of_equal_answers():

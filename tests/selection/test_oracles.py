@@ -83,7 +83,9 @@ def test_score_optimal_with_gaps_adds_the_noise_of_filled_cells():
 def test_missing_answers_have_item_means_and_subject_effects():
     """The normal equations: means have two, effects five answers more, without an effect."""
     _, data = simulated(n=30, seed=4)
-    x = np.where(np.random.default_rng(2).random(data.shape) < 0.3, np.nan, data.to_numpy())
+    x = data.to_numpy()
+    strong = x.mean(axis=1, keepdims=True) > 0.5  # they lack most answers
+    x[np.random.default_rng(2).random(x.shape) < np.where(strong, 0.7, 0.05)] = np.nan
     x[:, 5] = np.nan
     scores = centred_scores(Responses.from_array(x))
     np.testing.assert_array_equal(scores.centred[:, 5], 0)
