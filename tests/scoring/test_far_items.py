@@ -219,11 +219,11 @@ def test_weak_items_are_no_flat_likelihood():
 
 
 def test_a_level_likelihood_is_flat_whatever_is_missing():
-    bank = ItemBank.from_parameters(a=[300.0, 300.0, 1.0], b=[-2.0, 2.0, 0.0])
+    bank = ItemBank.from_parameters(a=[300.0, 300.0, 1.0], b=[-4.0, 4.0, 0.0])
     found = score(bank, Responses.from_array([[1, 0, -1]]), "ml")
     assert found.flag[0] == "flat likelihood"
     assert np.isposinf(found.se[0])
-    assert [found.lower[0], found.upper[0]] == pytest.approx([-2, 2], abs=0.1)
+    assert [found.lower[0], found.upper[0]] == pytest.approx([-4, 4], abs=0.1)
 
 
 def test_many_steep_items_at_one_place():
