@@ -6,7 +6,7 @@ import pytest
 import irtcat
 from irtcat import InputError, ItemBank, Responses, predict
 from irtcat.prediction.estimands import Leftover, item_totals, leftover, noise_halves, wilson_halves
-from irtcat.prediction.run_noise import Answers, Reliability
+from irtcat.prediction.run_noise import Answers, Reliability, reliability_of
 
 N = 200
 DIFFICULTY = np.random.default_rng(0).normal(0, 1.5, N)
@@ -195,6 +195,16 @@ def test_runs_are_compared_on_the_items_with_all_trials_where_these_are_half():
     np.testing.assert_allclose(answers.run_means(weights), expected)
     scores[1, 0] = np.nan
     assert answers.run_means(weights) is None
+
+
+def test_answers_missing_in_one_run_say_nothing_of_reruns():
+    first, second = NEW.to_numpy(), BANK.simulate([-0.4, 0.0, 0.5], seed=3).to_numpy()
+    first[:, :20], second[:, 150:] = np.nan, np.nan
+    runs = [Responses.from_array(x, NEW.subject_ids, NEW.item_ids) for x in (first, second)]
+    both = [run.subset(items=NEW.item_ids[20:150]) for run in runs]
+    found, expected = (reliability_of(two, (one,)) for one, two in (runs, both))
+    assert found == expected
+    assert 0 < found.icc < 1
 
 
 def test_an_icc_of_one_is_no_noise_even_of_equal_answers():
