@@ -24,7 +24,7 @@ import sessions
 import irtcat
 from irtcat import leaderboard
 from irtcat.cat import plan_evaluation
-from irtcat.cat.engine.columns import factors_of
+from irtcat.cat.engine.reading import factors_of
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.task import ReplayedLength, SessionItems
 

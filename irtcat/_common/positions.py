@@ -89,3 +89,14 @@ def positions_of_ids(name: str, wanted: Iterable[Any], ids: Any) -> IntArray:
         unknown = [text for text, position in zip(texts, at, strict=True) if position < 0]
         raise argument_error(name, must, unknown)
     return at
+
+
+def places_of(wanted: Any, ids: Any) -> IntArray:
+    """Positions of wanted ids among other ids, as text; -1 of those that are not there.
+
+    Example:
+        >>> places_of(["c", "d"], ["a", "b", "c"]).tolist()
+        [2, -1]
+    """
+    known = pd.Index(np.asarray(ids, dtype=str))
+    return known.get_indexer(pd.Index(np.asarray(wanted, dtype=str)))

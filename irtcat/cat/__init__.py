@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.cat.belief.belief import Belief as Belief
-    from irtcat.cat.belief.belief import Estimate as Estimate
     from irtcat.cat.belief.line import PRIORS as PRIORS
-    from irtcat.cat.belief.pool import Counts as Counts
-    from irtcat.cat.belief.pool import Pool as Pool
     from irtcat.cat.belief.priors import drawn_abilities as drawn_abilities
+    from irtcat.cat.belief.state import Belief as Belief
     from irtcat.cat.belief.state import CatState as CatState
     from irtcat.cat.belief.state import Context as Context
-    from irtcat.cat.engine.columns import pretest_of as pretest_of
+    from irtcat.cat.belief.state import Counts as Counts
+    from irtcat.cat.belief.state import Estimate as Estimate
+    from irtcat.cat.belief.state import Pool as Pool
     from irtcat.cat.engine.config import Config as Config
     from irtcat.cat.engine.config import FixedItems as FixedItems
     from irtcat.cat.engine.engine import start as start
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from irtcat.cat.engine.plan import ContentPlan as ContentPlan
     from irtcat.cat.engine.plan import content_plan as content_plan
     from irtcat.cat.engine.preparation import prepare as prepare
+    from irtcat.cat.engine.reading import pretest_of as pretest_of
     from irtcat.cat.forms.forms import Forms as Forms
     from irtcat.cat.forms.forms import assemble as assemble
     from irtcat.cat.forms.multistage import Panel as Panel
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from irtcat.cat.forms.multistage import panel as panel
     from irtcat.cat.live.driving import run as run
     from irtcat.cat.live.driving import run_async as run_async
-    from irtcat.cat.live.explanation import explain as explain
-    from irtcat.cat.live.full_score import FullScore as FullScore
-    from irtcat.cat.live.full_score import score_by_prediction as score_by_prediction
+    from irtcat.cat.live.inspection import explain as explain
     from irtcat.cat.live.log import document_digest as document_digest
     from irtcat.cat.live.session import Session as Session
+    from irtcat.cat.live.status import FullScore as FullScore
     from irtcat.cat.live.status import SessionStatus as SessionStatus
+    from irtcat.cat.live.status import score_by_prediction as score_by_prediction
     from irtcat.cat.live.store import Store as Store
     from irtcat.cat.live.store import StoreError as StoreError
     from irtcat.cat.live.why import in_words as in_words
@@ -65,23 +65,21 @@ if TYPE_CHECKING:
     from irtcat.cat.rules.stopping import any_of as any_of
     from irtcat.cat.rules.stopping import parse_stopping as parse_stopping
     from irtcat.cat.studies.calibration import calibrate_exposure as calibrate_exposure
-    from irtcat.cat.studies.conditional import conditional_errors as conditional_errors
     from irtcat.cat.studies.conditional import errors_by_ability as errors_by_ability
     from irtcat.cat.studies.exact import exact_distribution as exact_distribution
     from irtcat.cat.studies.exact import exact_error as exact_error
     from irtcat.cat.studies.report import Report as Report
+    from irtcat.cat.studies.report import conditional_errors as conditional_errors
     from irtcat.cat.studies.simulation import replay as replay
     from irtcat.cat.studies.simulation import simulate as simulate
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "irtcat.cat.belief.belief": "Belief Estimate",
             "irtcat.cat.belief.line": "PRIORS",
-            "irtcat.cat.belief.pool": "Counts Pool",
             "irtcat.cat.belief.priors": "drawn_abilities",
-            "irtcat.cat.belief.state": "CatState Context",
-            "irtcat.cat.engine.columns": "pretest_of",
+            "irtcat.cat.belief.state": "Belief CatState Context Counts Estimate Pool",
+            "irtcat.cat.engine.reading": "pretest_of",
             "irtcat.cat.engine.config": "Config FixedItems",
             "irtcat.cat.engine.engine": "start step",
             "irtcat.cat.engine.evaluation_plan": "EvaluationPlan plan_evaluation",
@@ -91,11 +89,10 @@ else:
             "irtcat.cat.forms.forms": "Forms assemble",
             "irtcat.cat.forms.multistage": "Panel PanelSessions assemble_panel panel",
             "irtcat.cat.live.driving": "run run_async",
-            "irtcat.cat.live.explanation": "explain",
-            "irtcat.cat.live.full_score": "FullScore score_by_prediction",
+            "irtcat.cat.live.inspection": "explain",
             "irtcat.cat.live.log": "document_digest",
             "irtcat.cat.live.session": "Session",
-            "irtcat.cat.live.status": "SessionStatus",
+            "irtcat.cat.live.status": "FullScore SessionStatus score_by_prediction",
             "irtcat.cat.live.store": "Store StoreError",
             "irtcat.cat.live.why": "in_words retraced",
             "irtcat.cat.offline.page": "OfflineTest offline_test",
@@ -110,9 +107,9 @@ else:
             "irtcat.cat.rules.starting": "START",
             "irtcat.cat.rules.stopping": "STOPPING all_of any_of parse_stopping",
             "irtcat.cat.studies.calibration": "calibrate_exposure",
-            "irtcat.cat.studies.conditional": "conditional_errors errors_by_ability",
+            "irtcat.cat.studies.conditional": "errors_by_ability",
             "irtcat.cat.studies.exact": "exact_distribution exact_error",
-            "irtcat.cat.studies.report": "Report",
+            "irtcat.cat.studies.report": "Report conditional_errors",
             "irtcat.cat.studies.simulation": "replay simulate",
         },
     )

@@ -12,7 +12,7 @@ from irtcat._common.checks import argument_error
 from irtcat._files.json import json_hash
 from irtcat.bank import BankLike, as_bank
 from irtcat.cat import Config, Counts, ExposureParameters, Session, plan_evaluation
-from irtcat.cat.engine.columns import what_identifies
+from irtcat.cat.engine.reading import what_identifies
 from irtcat.cat.live.driving import begin, begun_in_memory
 from irtcat.harness.answers import Calls, Harness, Progress
 from irtcat.harness.folder import SESSION, earlier_plan, reporting_saved, run_folder, store_of

@@ -12,7 +12,7 @@ from irtcat._common.types import FloatArray
 from irtcat.agreement import holm
 from irtcat.io.convert import as_responses_like
 from irtcat.leaderboard.comparison import Comparison, compare, p_values, t_quantile, verdict_of
-from irtcat.prediction.clustered import Variance, total_of
+from irtcat.prediction.intervals import Variance, total_of
 
 ADJUSTMENTS = ("holm", "none")
 

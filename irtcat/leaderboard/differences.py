@@ -9,7 +9,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.progress import Progress, Steps
 from irtcat._common.types import FloatArray
 from irtcat.leaderboard.compared_models import ModelPair, PairRuns
-from irtcat.prediction.clustered import Variance, mean_variance, total_of
+from irtcat.prediction.intervals import Variance, mean_variance, total_of
 from irtcat.prediction.run_noise import (
     Noise,
     judge_effect,

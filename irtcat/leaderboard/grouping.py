@@ -16,9 +16,8 @@ from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.compared_models import cluster_labels
 from irtcat.leaderboard.comparison import MIN_CLUSTERS, t_quantile
-from irtcat.prediction.clustered import mean_variance, total_of
 from irtcat.prediction.estimands import ESTIMANDS
-from irtcat.prediction.intervals import wilson_interval
+from irtcat.prediction.intervals import mean_variance, total_of, wilson_interval
 from irtcat.prediction.run_noise import Answers, noise_of_score, read_reruns, run_effect
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed
@@ -330,7 +329,7 @@ def spread_of(
     weights = np.full(n_items, 1 / n_items)
     models = [answers_of(data, row) for row in range(n_models)]
     noises = [noise_of_score(model, weights, known) for model in models]
-    of_runs = run_effect(models, [weights] * n_models)
+    of_runs = run_effect([(model, weights) for model in models])
     trials = np.array([model.n_trials.mean() for model in models])
     flags: list[str] = []
     if estimand == "model" and all(noise is not None for noise in noises):

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.estimands import RunNoise
 from irtcat.prediction.result import OTHER_ANSWERS, Estimate, Prediction
@@ -45,7 +46,7 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
     Raises:
         InputError: for responses without any of the items, or in other categories.
     """
-    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    positions = places_of(item_ids, new.item_ids)
     present = positions >= 0
     if not present.any():
         advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
@@ -53,19 +54,15 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
     if new.is_fractional and calibration.n_categories != 2:
         must = f"in {calibration.n_categories} categories, like the calibration"
         raise argument_error("responses", must, new.kind)
-    empty = np.nan if new.is_fractional else -1
-    values = np.full((new.n_subjects, len(item_ids)), empty, dtype=new.values.dtype)
-    values[:, present] = new.values[:, positions[present]]
+
+    def spread(cells: np.ndarray, empty: float) -> np.ndarray:
+        out = np.full((len(cells), len(item_ids), *cells.shape[2:]), empty, cells.dtype)
+        out[:, present] = cells[:, positions[present]]
+        return out
+
+    values = spread(new.values, np.nan if new.is_fractional else -1)
     if not new.is_fractional:
         values = recode(values, new, calibration)
-    trials = None
-    if new.trials is not None:
-        trials = np.zeros(values.shape, new.trials.dtype)
-        trials[:, present] = new.trials[:, positions[present]]
-    scores = None
-    if new.trial_values is not None:
-        scores = np.full((*values.shape, new.trial_values.shape[2]), np.nan, np.float32)
-        scores[:, present] = new.trial_values[:, positions[present]]
     return Responses(
         values=values,
         subject_ids=new.subject_ids,
@@ -74,8 +71,8 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
         codes=calibration.codes,
         subjects=pd.DataFrame(index=pd.Index(new.subject_ids, dtype=object, name="subject")),
         items=pd.DataFrame(index=pd.Index(item_ids, dtype=object, name="item")),
-        trials=trials,
-        trial_values=scores,
+        trials=None if new.trials is None else spread(new.trials, 0),
+        trial_values=None if new.trial_values is None else spread(new.trial_values, np.nan),
     )
 
 

@@ -41,11 +41,10 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.factor_scores import FactorScores
 from irtcat.prediction.intervals import conformal_quantile
 from irtcat.prediction.out_of_range import Estimates, Evidence, Range
-from irtcat.prediction.regression import ridge_path
+from irtcat.prediction.regression import LEAST_SUBJECTS, predict_for_few, ridge_path
 from irtcat.prediction.result import Estimate
 from irtcat.prediction.score_prior import with_prior
 from irtcat.prediction.score_rule import ENDS, Blend, ScoreRule, kinds_of, with_shared_priors
@@ -160,7 +159,7 @@ def _learn(
     similar = np.arange(len(y))
     if run.is_tailored:
         nearest = np.argsort(
-            np.abs(y - equating.scores(equating.means(run.x))[0].mean()), kind="stable"
+            np.abs(y - equating.scores(equating.means(run.x)).mean()), kind="stable"
         )
         similar = nearest[: max(FEWEST_NEAREST, int(len(y) * NEAREST))]
     held_out, by_end, blend, penalty, (w, v) = _cross_validated(
@@ -210,7 +209,7 @@ def _cross_validated(
     subjects, y = calibrated.subjects, calibrated.y
     x = subjects.x
     penalties = PENALTIES if run.replayed is None else np.array([run.replayed.penalty])
-    path, equated, sd = np.zeros((len(penalties), len(y))), np.zeros(len(y)), np.zeros(len(y))
+    path, equated = np.zeros((len(penalties), len(y))), np.zeros(len(y))
     by_end = np.zeros((len(ENDS), len(y)))
     needs_factors = run.is_tailored and run.replayed is None
     by_factors = np.zeros(len(y)) if needs_factors else None
@@ -229,7 +228,7 @@ def _cross_validated(
         path[:, is_out] = (intercepts + answers @ slopes).T
         equating = placement.equating(items, weights)
         means = equating.means(answers)
-        equated[is_out], sd[is_out] = equating.scores(means)
+        equated[is_out] = equating.scores(means)
         kinds = kinds_of(placement.summary)
         by_end[:, is_out] = equating.posterior(means, kinds, task.level)[:, 0]
         if by_factors is not None:
@@ -247,7 +246,7 @@ def _cross_validated(
         loss = loss + (f**2).mean() * v**2
     loss = loss.reshape(len(penalties), len(w), len(v))
     at, first, second = np.unravel_index(loss.argmin(), loss.shape)
-    estimates = Estimates(path[at], equated, sd)
+    estimates = Estimates(path[at], equated)
     blend = w[first] * path[at] + (1 - w[first]) * equated
     if by_factors is not None:
         blend = (1 - v[second]) * blend + v[second] * by_factors

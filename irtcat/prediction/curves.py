@@ -12,9 +12,9 @@ from scipy.special import logit, ndtri
 
 from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.prediction.design import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.equating import TEMPER
 from irtcat.prediction.intervals import conformal_quantile, mixture_interval
+from irtcat.prediction.regression import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.result import FEW_SIMILAR, Estimate
 from irtcat.prediction.task import FOLDS, Task, filled_scores
 from irtcat.responses._matrix import patterns

@@ -30,11 +30,6 @@ ITEMS_AT_ONCE = 256
 LEAST_ERROR = 0.25
 """Means are kept this many answers from 0 and 1, since no subject is known to be perfect."""
 
-RATES = 0.2, 3.0
-"""Bounds on the rate at which the full score changes with the mean of the chosen items: at the ends
-of the grid both hardly change, and their ratio is without meaning."""
-
-
 CONTINUITY = 0.5
 """SD of the discreteness of a mean of n answers, in 1 / n: a mean at 0 or 1 is not certain."""
 
@@ -157,32 +152,22 @@ class Equating:
     full_scores: FloatArray
     below: Below
 
-    def scores(self, means: Means) -> tuple[FloatArray, FloatArray]:
-        """Full scores and their sampling SDs.
+    def scores(self, means: Means) -> FloatArray:
+        """Full scores, NaN without an answer that has weight.
 
         With ``g(t) = sum_S w_j p_j(t)`` and ``s(t) = sum_U t_j p_j(t)`` the score is ``s(t)`` at
-        the t where g is the weighted mean of the answers, and its SD
-        ``sqrt((1 - f) sum w_j^2 p_j (1 - p_j)) ds / dg`` with f the share of s on the answered
-        items.
+        the t where g is the weighted mean of the answers.
 
         Args:
             means: the means of the subjects' answers.
-
-        Returns:
-            Score and SD of each subject; NaN without an answer that has weight.
         """
-        full_score = self.full_scores[-1]
-        score, sd = np.full((2, means.n_subjects), np.nan)
+        score = np.full(means.n_subjects, np.nan)
         for group in means.groups:
-            rows, mean, n = group.rows, group.mean, group.n
-            expected, variance = group.expected[-1], group.variance[-1]
-            g = np.maximum.accumulate(expected) + 1e-10 * np.arange(len(GRID))  # strictly rising
-            at = np.clip(mean, LEAST_ERROR / n, 1 - LEAST_ERROR / n)
-            score[rows] = np.interp(at, g, full_score)
-            rate = np.clip(np.gradient(full_score) / np.maximum(np.gradient(g), 1e-6), *RATES)
-            # At a mean shrunk inwards a little: all answers right does not imply certainty.
-            sd[rows] = np.interp((mean * n + 0.5) / (n + 1), g, np.sqrt(variance) * rate)
-        return score, sd
+            # Strictly rising.
+            g = np.maximum.accumulate(group.expected[-1]) + 1e-10 * np.arange(len(GRID))
+            at = np.clip(group.mean, LEAST_ERROR / group.n, 1 - LEAST_ERROR / group.n)
+            score[group.rows] = np.interp(at, g, self.full_scores[-1])
+        return score
 
     def posterior(self, means: Means, kinds: list[Kind], level: float) -> FloatArray:
         """Mean, SD and interval of the full score given the weighted mean of the answers.

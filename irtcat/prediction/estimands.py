@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri, stdtrit
 
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.prediction.clustered import total_of
-from irtcat.prediction.intervals import wilson_interval
-from irtcat.prediction.run_noise import Answers, Reliability, noise_of_score, run_effect
+from irtcat.prediction.intervals import total_of, wilson_interval
+from irtcat.prediction.run_noise import Answers, Reliability, Weighted, noise_of_score, run_effect
 from irtcat.responses import Responses
 from irtcat.responses._matrix import observed, row_blocks
 from irtcat.responses._trials import exact_shares
@@ -162,25 +161,19 @@ def noise_halves(
     own = np.divide(squares, total**2, out=np.ones(n), where=total > 0)
     every = own if square is None else np.full(n, square)
     variance, df, trials = bound * every, np.full(n, np.inf), np.ones(n)
-    models, shares, sources = [], [], set()
-    is_known = data.trials is not None or reruns is not None
-    for row in range(n) if is_known else ():
-        if total[row] > 0:
+    models: dict[int, Weighted] = {}
+    if data.trials is not None or reruns is not None:
+        for row in np.flatnonzero(total > 0).tolist():
             model, at = _answers(data, row, counts)
-            models.append(model)
-            shares.append(weights[at] / weights[at].sum())
+            models[row] = model, weights[at] / weights[at].sum()
             trials[row] = model.n_trials.mean()
-    of_runs = run_effect(models, shares)
-    waiting = iter(zip(models, shares, strict=True))
+    of_runs, sources = run_effect(list(models.values())), set()
     for row in range(n):
-        found = None
-        if is_known and total[row] > 0:
-            model, share = next(waiting)
-            found = noise_of_score(model, share, reruns)
+        found = noise_of_score(*models[row], reruns) if row in models else None
         if found is None:
             sources.add("bound")
             continue
-        sources.add("trials" if model.is_repeated else "reruns")
+        sources.add("trials" if models[row][0].is_repeated else "reruns")
         variance[row], df[row] = total_of(found.times(every[row] / own[row]), of_runs)
     if estimand == "domain":
         # s (1 - s) is the variance of answers over items, and less for other scores than 0 and 1.
@@ -213,10 +206,7 @@ def noise_of_task(
     new = leftover(task.answers, task.weights_of_chosen > 0, of_new, own=False)
     new_bound = new.variance(score, old.share)
     if task.known is not None:  # the totals have its own answers
-        index = pd.Index(np.asarray(calibrated.subject_ids, dtype=str))
-        rows = index.get_indexer(
-            pd.Index(np.asarray(task.answers.subject_ids, dtype=str)[task.known])
-        )
+        rows = places_of(task.answers.subject_ids[task.known], calibrated.subject_ids)
         new_bound[task.known] = old_bound[rows]
     halves, sources = [], set()
     for data, scores, t, bound, square in (

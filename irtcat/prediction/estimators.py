@@ -3,19 +3,24 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from irtcat._common.checks import argument_error
+from irtcat._common.positions import places_of
 from irtcat._common.registry import Registry
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.prediction.auto import predict_auto
 from irtcat.prediction.betting import Draw
 from irtcat.prediction.curves import predict_curves
-from irtcat.prediction.design import predict_mean, predict_weighted
 from irtcat.prediction.guaranteed import predict_design_based, predict_guaranteed
 from irtcat.prediction.model import predict_gpirt, predict_irt, predict_pirt
-from irtcat.prediction.regression import predict_aipw, predict_gp, predict_ridge
+from irtcat.prediction.regression import (
+    predict_aipw,
+    predict_gp,
+    predict_mean,
+    predict_ridge,
+    predict_weighted,
+)
 from irtcat.prediction.task import Estimator
 from irtcat.responses import Responses
 from irtcat.selection import expectation_of
@@ -156,7 +161,7 @@ def _chances(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
         ):
             must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
             raise argument_error("drawn", must, drawn)
-    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
+    positions = places_of(item_ids, new.item_ids)
     return np.where(positions >= 0, chances[:, positions], np.nan)
 
 

@@ -42,11 +42,6 @@ class FactorModel(NamedTuple):
         a = self.loadings
         return (a[:, :, None] * a[:, None, :]).reshape(len(a), -1)
 
-    def _weighted_squares(self, weight: FloatArray) -> FloatArray:
-        """Sums of ``w_ij a_j a_j'`` over the items, subjects x dimensions x dimensions."""
-        dims = self.loadings.shape[1]
-        return (weight @ self._squares()).reshape(len(weight), dims, dims)
-
     def posterior(
         self,
         x: FloatArray,
@@ -62,7 +57,7 @@ class FactorModel(NamedTuple):
             weight, residual = p * (1 - p), x - p
             if asked is not None:
                 weight, residual = np.where(asked, weight, 0), np.where(asked, residual, 0)
-            precision = np.eye(dims) + self._weighted_squares(weight)
+            precision = np.eye(dims) + (weight @ self._squares()).reshape(len(x), dims, dims)
             if step == steps:
                 break
             move = np.linalg.solve(precision, (residual @ self.loadings - mean)[..., None])[..., 0]
@@ -72,9 +67,7 @@ class FactorModel(NamedTuple):
 
     def session(self, x: FloatArray, core: np.ndarray, n_items: int) -> BoolArray:
         """Whether each subject is asked each item in replayed sessions (see `session_items`)."""
-        asked = np.zeros(x.shape, bool)
-        np.put_along_axis(asked, self.session_items(x, core, n_items), True, axis=1)
-        return asked
+        return asked_mask(x.shape, self.session_items(x, core, n_items))
 
     def session_items(
         self, x: FloatArray, core: np.ndarray, n_items: int, costs: FloatArray | float = 1.0
@@ -147,6 +140,13 @@ class FactorModel(NamedTuple):
         rest[items] = 0
         total: FloatArray = p @ rest + x @ item_weights[items]
         return total
+
+
+def asked_mask(shape: tuple[int, ...], items: IntArray) -> BoolArray:
+    """Whether each subject is asked each item, from the items of each subject."""
+    asked = np.zeros(shape, bool)
+    np.put_along_axis(asked, items, True, axis=1)
+    return asked
 
 
 def _flat(cov: FloatArray) -> FloatArray:

@@ -60,6 +60,7 @@ MOST_SUBJECTS = 10**7
 TEXTS = ("name", "strategy", "made", "renew")
 PLAIN = ("about", "n_items", "codes", "seed", "expect", "item_ids", "items")
 RANGE = ("at", "share", "mean", "sd")
+REGRESSION = ("intercept", "slopes", "weight")
 
 
 CHECKSUM = "checksum"
@@ -92,18 +93,10 @@ def document_of(form: Mapping[str, Any]) -> dict[str, Any]:
         "full_scores": dict(zip(map(str, HELD), equating.full_scores, strict=True)),
         "scores": rule.scores,
         "median": rule.median,
-        "regression": {
-            "intercept": blend.intercept,
-            "slopes": blend.slopes,
-            "weight": blend.weight,
-        },
+        "regression": {name: getattr(blend, name) for name in REGRESSION},
         "range": {name: getattr(calibrated_range, name) for name in ("n", *RANGE)},
         "errors": blend.errors,
-        "norms": {
-            "n_subjects": form["norms"].n_subjects,
-            "share": form["norms"].share,
-            "score": form["norms"].score,
-        },
+        "norms": form["norms"],
     }
     return stamped({name: json_value(value) for name, value in document.items()})
 

@@ -11,12 +11,11 @@ from irtcat._common.dates import as_date, today
 from irtcat._common.progress import ProgressOption, part_of, with_progress
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.auto import learn_rule
-from irtcat.prediction.design import LEAST_SUBJECTS
 from irtcat.prediction.form import ShortForm
 from irtcat.prediction.form_document import Norms
+from irtcat.prediction.regression import LEAST_SUBJECTS
 from irtcat.prediction.subjects import response_hashes
-from irtcat.prediction.task import Task
-from irtcat.prediction.weights import item_weights
+from irtcat.prediction.task import Task, item_weights
 from irtcat.responses import Responses
 from irtcat.responses._conditions import CONDITION_COLUMNS
 from irtcat.responses._metadata import HARNESS_COLUMNS

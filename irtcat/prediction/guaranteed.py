@@ -11,8 +11,7 @@ from irtcat._common.checks import argument_error, shorten
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.betting import ASYMPTOTIC, FINITE, Draw, draw_of, intervals_of, tuning_terms
 from irtcat.prediction.curves import GRID
-from irtcat.prediction.design import LEAST_SUBJECTS
-from irtcat.prediction.regression import predict_aipw
+from irtcat.prediction.regression import LEAST_SUBJECTS, predict_aipw
 from irtcat.prediction.result import Estimate
 from irtcat.prediction.task import Task, filled_scores
 from irtcat.responses._matrix import row_blocks
@@ -73,19 +72,12 @@ def _predicted(task: Task, is_normal: bool) -> Estimate:
     if draws is None:
         _check_sample(task)
         if not task.in_turn:
-            estimate = predict_aipw(task)
-            return estimate._replace(how=np.full(len(task.x), ASYMPTOTIC, dtype=object))
+            return predict_aipw(task)._replace(how=task.note(ASYMPTOTIC))
         draws = sample_draws(task)
     score, lower, upper = intervals_of(draws, task.level).last(is_normal)
     is_skipped = np.nanmax(np.nan_to_num(draws.upper - draws.lower), axis=1) > 1e-9
-    note = NOTES[is_normal]
-    return Estimate(
-        score=score,
-        lower=lower,
-        upper=upper,
-        flag=np.where(is_skipped, note, "").astype(object),
-        how=np.full(len(score), ASYMPTOTIC if is_normal else FINITE, dtype=object),
-    )
+    flag = np.where(is_skipped, NOTES[is_normal], "").astype(object)
+    return Estimate(score, lower, upper, flag, task.note(ASYMPTOTIC if is_normal else FINITE))
 
 
 def _check_sample(task: Task) -> None:

@@ -14,8 +14,8 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.latent import LIMIT
 from irtcat.models import ItemModel, expected_responses, response_variances, take
-from irtcat.prediction.design import predict_weighted
 from irtcat.prediction.intervals import mixture_quantile
+from irtcat.prediction.regression import predict_weighted
 from irtcat.prediction.result import Estimate
 from irtcat.prediction.task import Task
 from irtcat.responses._matrix import row_blocks

@@ -55,12 +55,10 @@ class Estimates(NamedTuple):
     Attributes:
         regression: by regression on the answers, R.
         equated: by equating, E.
-        equated_sd: sampling SD of E.
     """
 
     regression: FloatArray
     equated: FloatArray
-    equated_sd: FloatArray
 
 
 def group_starts(n: int) -> IntArray:

@@ -16,8 +16,14 @@ from irtcat.prediction.estimands import ESTIMANDS, noise_of_task
 from irtcat.prediction.estimators import ESTIMATORS, check_prior, read_drawn
 from irtcat.prediction.result import Prediction
 from irtcat.prediction.run_noise import Reliability, read_reruns
-from irtcat.prediction.task import SubsetLike, Task, check_bank, read_subset
-from irtcat.prediction.weights import item_groups, item_weights
+from irtcat.prediction.task import (
+    SubsetLike,
+    Task,
+    check_bank,
+    item_groups,
+    item_weights,
+    read_subset,
+)
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.selection import expectation_of

@@ -10,7 +10,7 @@ from scipy.special import fdtrc
 from irtcat._common.checks import argument_error, is_number
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
-from irtcat.prediction.clustered import Variance, sum_variance, total_of
+from irtcat.prediction.intervals import Variance, sum_variance, total_of
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 
@@ -77,6 +77,10 @@ class Answers(NamedTuple):
         return means
 
 
+Weighted = tuple[Answers, FloatArray]
+"""A model's answers, and the weights of their items, which sum to 1."""
+
+
 class Noise(NamedTuple):
     """Variance of a difference of two models' means over items that is due to their runs.
 
@@ -140,9 +144,7 @@ def noise_of(
             odd.append(factor * square**2 / float(np.median(r)) ** 2)
         else:
             assert reruns is not None
-            spread = weights @ (model.mean - weights @ model.mean) ** 2
-            share = (1 - reruns.icc) / (1 - 1 / max(len(weights), 2))
-            terms.append(factor * weights**2 * (share * spread / r))
+            terms.append(factor * weights**2 * (_answer_variance(model, weights, reruns) / r))
             odd.append(factor * square**2 * (1 - reruns.icc))
     if len(terms[0]) == len(terms[1]):
         noise = sum_variance(np.r_[terms[0] + terms[1], odd])
@@ -156,7 +158,8 @@ def noise_of(
             f"{max(single)} of {len(weights)} items have one trial: its noise is taken to be that "
             "of the mean item with more"
         )
-    runs, note = _run_effects(models, (weights, weights), terms, (1.0, ratio**2))
+    pairs = [(model, weights) for model in models]
+    runs, note = _run_effects(pairs, terms, (1.0, ratio**2))
     if any(model.is_repeated for model in models):
         flags += [note] if note else []
     return Noise(Variance(noise.value, max(noise.df, 1.0)), runs, tuple(flags))
@@ -172,6 +175,12 @@ def _cluster_terms(model: Answers, weights: FloatArray, clusters: IntArray | Non
     totals = np.zeros((clusters.max() + 1, r))
     np.add.at(totals, clusters, deviations)
     return (totals**2).sum(axis=1) / (r * (r - 1))
+
+
+def _answer_variance(model: Answers, weights: FloatArray, reruns: Reliability) -> float:
+    """Variance of an answer in a rerun of a model with one trial, ``(1 - ICC) s^2``."""
+    spread = float(weights @ (model.mean - weights @ model.mean) ** 2)
+    return (1 - reruns.icc) / (1 - 1 / max(len(weights), 2)) * spread
 
 
 def noise_of_score(
@@ -191,33 +200,26 @@ def noise_of_score(
         answers = sum_variance(_cluster_terms(model, weights, None))
         odd = 1 / float(np.median(np.maximum(model.n_trials, 1))) ** 2
     elif reruns is not None:
-        spread = float(weights @ (model.mean - weights @ model.mean) ** 2)
-        share = (1 - reruns.icc) / (1 - 1 / max(len(weights), 2))
-        answers, odd = Variance(share * spread / effective, reruns.df), 1 - reruns.icc
+        variance = _answer_variance(model, weights, reruns) / effective
+        answers, odd = Variance(variance, reruns.df), 1 - reruns.icc
     else:
         return None
     value = (effective**2 * answers.value + odd) / (effective + 1) ** 2
     return Variance(value, max(answers.df, 1.0))
 
 
-def run_effect(models: Sequence[Answers], weights: Sequence[FloatArray]) -> Variance:
+def run_effect(models: Sequence[Weighted]) -> Variance:
     """The variance that effects of whole runs give a model's weighted mean, over all models.
 
-    Args:
-        models: answers; those without numbered trials say nothing.
-        weights: of the items of each; they sum to 1.
+    Those without numbered trials say nothing.
     """
     numbered = [
-        (model, w)
-        for model, w in zip(models, weights, strict=True)
-        if model.is_repeated and model.run_means(w) is not None
+        (model, w) for model, w in models if model.is_repeated and model.run_means(w) is not None
     ]
     if not numbered:
         return NO_VARIANCE
-    used = tuple(model for model, _ in numbered)
     terms = [_cluster_terms(model, w, None) for model, w in numbered]
-    weights_used = [w for _, w in numbered]
-    effect, _ = _run_effects(used, weights_used, terms, [1.0] * len(used))
+    effect, _ = _run_effects(numbered, terms, [1.0] * len(numbered))
     return effect.times(1 / len(numbered))
 
 
@@ -297,23 +299,20 @@ def seed_variances(
 
 
 def _run_effects(
-    models: tuple[Answers, ...],
-    weights: Sequence[FloatArray],
-    terms: list[FloatArray],
-    factors: Sequence[float],
+    models: Sequence[Weighted], terms: list[FloatArray], factors: Sequence[float]
 ) -> tuple[Variance, str]:
     """The variance of effects of whole runs, if the trials' means show them, and a flag.
 
     The variances of each model, whose ``terms`` are, count by their factor.
     """
-    known = [(model, model.run_means(w)) for model, w in zip(models, weights, strict=True)]
-    if any(means is None for _, means in known):
+    known = [model.run_means(weights) for model, weights in models]
+    if any(means is None for means in known):
         return (
             NO_VARIANCE,
             "effects of whole runs are not identified: they need three numbered trials",
         )
     excess, total, ratio, df = 0.0, 0.0, 0.0, 0
-    for (_, means), term, factor in zip(known, terms, factors, strict=True):
+    for means, term, factor in zip(known, terms, factors, strict=True):
         assert means is not None
         r = len(means)
         expected = float(term.sum()) * r  # of one trial
@@ -324,7 +323,7 @@ def _run_effects(
         df += r - 1
     if excess <= 0:
         return NO_VARIANCE, ""
-    p_value = float(fdtrc(df, max(len(weights[0]) - 1, 1), ratio / df))
+    p_value = float(fdtrc(df, max(len(models[0][1]) - 1, 1), ratio / df))
     points = f"{100 * np.sqrt(excess):.2f} points"
     note = f"whole runs differ by more than their answers (p {p_value:.2g}): SE of {points} added"
     # The excess has the error of the trials' variance, relative to its own, smaller size. With df

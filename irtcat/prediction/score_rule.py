@@ -226,11 +226,11 @@ class ScoreRule:
         blend = self.blend
         assert blend is not None
         means = self.equating.means(x)
-        equated, equated_sd = self.equating.scores(means)
+        equated = self.equating.scores(means)
         is_missing, answers = np.isnan(x), x
         if is_missing.any():  # they are replaced by their expectations
             answers = np.where(is_missing, self.equating.expected(equated), x)
-        new = Estimates(blend.intercept + answers @ blend.slopes, equated, equated_sd)
+        new = Estimates(blend.intercept + answers @ blend.slopes, equated)
         below = blend.range.below(new.regression)
         mean = blend.weight * new.regression + (1 - blend.weight) * equated
         if self.factors is not None:

@@ -9,13 +9,13 @@ import pandas as pd
 from scipy.special import logit
 
 from irtcat._common.checks import InputError
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.equating import Below, Equating, full_score_curves
 from irtcat.prediction.factor_scores import FactorModel
 from irtcat.prediction.score_prior import ScorePrior
 from irtcat.prediction.score_rule import FEW_MISSING
-from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores
-from irtcat.prediction.weights import normalised
+from irtcat.prediction.task import FOLDS, ReplayedLength, Task, filled_scores, normalised
 from irtcat.responses import Responses
 from irtcat.responses._matrix import patterns
 from irtcat.scoring import subject_priors
@@ -103,7 +103,6 @@ class Subjects:
         self.rows = task.usable[np.argsort(hashes, kind="stable")]
         self.x = filled_scores(task.calibration.subset(subjects=self.rows))
         self.fold = np.arange(len(self.rows)) % FOLDS
-        self._index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
         self.choosers = np.arange(len(self.rows))[:MOST_SUBJECTS]
         self.reference = Reference.of(self.x)
         self._references: dict[int, Reference] = {}
@@ -143,7 +142,7 @@ class Subjects:
             self._chosen[fold] = None
             with suppress(InputError):  # a filter or quota may be infeasible for fewer subjects
                 subset = rechoose(request, task.calibration.subset(subjects=others))
-                items = self._index.get_indexer(pd.Index(subset.item_ids))
+                items = places_of(subset.item_ids, task.calibration.item_ids)
                 self._chosen[fold] = Chosen(items, subset.weights)
         return self._references[fold], None if request is None else self._chosen[fold]
 
@@ -246,8 +245,7 @@ def _own_run(task: Task, x: FloatArray, is_answered: BoolArray) -> Run:
     """The run of subjects who answered some of the items: their own, or a fixed subset."""
     fixed, items, weights = task.fixed, task.chosen[is_answered], task.weights[is_answered]
     if fixed is not None:
-        ids = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
-        listed = ids.get_indexer(pd.Index(np.asarray(fixed.item_ids, dtype=str)))
+        listed = places_of(fixed.item_ids, task.calibration.item_ids)
         order = pd.Index(items).get_indexer(pd.Index(listed))
         n_listed = int((order >= 0).sum())
         is_stopped = bool(task.replayed) and (order[:n_listed] >= 0).all() and n_listed < len(order)

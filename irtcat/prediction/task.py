@@ -1,7 +1,8 @@
-"""Input and output of an estimator of the full score."""
+"""Input and output of an estimator of the full score, with the weights of the items in it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -10,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat._common.positions import positions_of_ids
+from irtcat._common.per_item import per_item
+from irtcat._common.positions import places_of, positions_of_ids
 from irtcat._common.progress import FitProgress, Progress
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
@@ -170,8 +172,7 @@ class Task:
     @cached_property
     def chosen(self) -> np.ndarray:
         """Positions of the chosen items among the calibration's."""
-        index = pd.Index(np.asarray(self.calibration.item_ids, dtype=str))
-        return index.get_indexer(pd.Index(np.asarray(self.answers.item_ids, dtype=str)))
+        return places_of(self.answers.item_ids, self.calibration.item_ids)
 
     @property
     def weights_of_chosen(self) -> FloatArray:
@@ -216,8 +217,7 @@ class Task:
         given the same answers.
         """
         ids = np.asarray(self.calibration.subject_ids, dtype=str)
-        new_ids = np.asarray(self.answers.subject_ids, dtype=str)
-        rows = pd.Index(ids[self.usable]).get_indexer(pd.Index(new_ids))
+        rows = places_of(self.answers.subject_ids, ids[self.usable])
         known = rows >= 0
         if not known.any():
             return None
@@ -369,3 +369,70 @@ def full_scores(responses: Responses, weights: FloatArray | None = None) -> Floa
             total, size = np.where(is_observed, values, 0) @ weights, is_observed @ weights
         np.divide(total, top * size, out=scores[rows], where=size > 0)
     return scores
+
+
+EQUAL = "equal"
+"""Weights by which every group counts the same, whatever its number of items."""
+
+
+def item_groups(responses: Responses, groups: Any) -> np.ndarray | None:
+    """One label per item, from a column of ``responses.items`` or as passed."""
+    if groups is None:
+        return None
+    labels = per_item("groups", groups, responses.item_ids, [responses.items], "label")
+    labels = labels.astype(object)
+    if pd.isna(labels).any():
+        item = responses.item_ids[int(np.argmax(pd.isna(labels)))]
+        raise argument_error("groups", "a label for every item", f"none for item {item}")
+    return labels
+
+
+def item_weights(item_ids: np.ndarray, weights: Any, labels: np.ndarray | None) -> FloatArray:
+    """Weight of each item in the score; they sum to 1."""
+    n_items = len(item_ids)
+    if weights is None:
+        return np.full(n_items, 1 / n_items)
+    if isinstance(weights, str):
+        if weights != EQUAL or labels is None:
+            must = f'numbers, a mapping by group, or "{EQUAL}" with groups'
+            raise argument_error("weights", must, weights)
+        weights = dict.fromkeys(labels.tolist(), 1.0)
+    if isinstance(weights, Mapping):
+        values = _of_groups(weights, labels)
+    else:
+        values = _numbers(per_item("weights", weights, item_ids, what="number"))
+    if not np.isfinite(values).all() or (values < 0).any() or values.sum() <= 0:
+        raise argument_error("weights", "finite numbers of at least 0, not all 0", weights)
+    return values / values.sum()
+
+
+def _of_groups(weights: Mapping[Any, Any], labels: np.ndarray | None) -> FloatArray:
+    """The weight of each group, shared equally by its items; group labels are compared as text."""
+    if labels is None:
+        raise argument_error("weights", "an array if no groups are given", weights)
+    names = [str(label) for label in labels]
+    by_name = {str(key): weight for key, weight in weights.items()}
+    groups = list(dict.fromkeys(names))
+    unknown = [key for key in by_name if key not in set(names)]
+    missing = [name for name in groups if name not in by_name]
+    if unknown or missing or len(by_name) < len(weights):
+        advice = "Set weight 0 for a group that should not count."
+        got = f"missing or other groups: {missing or unknown}"
+        if not (unknown or missing):
+            got = f"duplicates: {list(weights)}"
+        raise argument_error("weights", f"a mapping with the groups {groups}", got, advice)
+    size = Counter(names)
+    return _numbers([by_name[name] for name in names]) / [size[name] for name in names]
+
+
+def _numbers(weights: Any) -> FloatArray:
+    try:
+        return np.asarray(weights, float)
+    except (TypeError, ValueError):
+        raise argument_error("weights", "finite numbers of at least 0", weights) from None
+
+
+def normalised(weights: FloatArray) -> FloatArray:
+    """Weights that sum to 1; equal ones if all are 0."""
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1 / len(weights))

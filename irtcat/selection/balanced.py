@@ -1,8 +1,8 @@
 """The default strategy: score-optimal within cells that represent the whole benchmark."""
 
 import numpy as np
-import pandas as pd
 
+from irtcat._common.positions import places_of
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.responses import Responses
 from irtcat.selection.constraints import SLACK, Constraints, allocate, round_at_random
@@ -138,8 +138,7 @@ def balanced_weights(responses: Responses, item_ids: np.ndarray) -> FloatArray:
 
     The number of strata is that of `choose_balanced`; strata without a chosen item are ignored.
     """
-    index = pd.Index(np.asarray(responses.item_ids, dtype=str))
-    positions = index.get_indexer(pd.Index(item_ids))
+    positions = places_of(item_ids, responses.item_ids)
     order = np.argsort(centred_scores(responses).means, kind="stable")
     stratum = np.empty(len(order), int)
     n_strata = layout(len(positions))[0]

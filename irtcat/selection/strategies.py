@@ -11,13 +11,14 @@ from irtcat.selection.clusters import (
 )
 from irtcat.selection.expectation import expectation_of
 from irtcat.selection.gaussian import choose_rank_optimal, choose_robust, choose_score_optimal
-from irtcat.selection.precision import choose_d_optimal, choose_minimax
-from irtcat.selection.ranking import (
+from irtcat.selection.information import (
     FILTERS,
+    choose_d_optimal,
     choose_disagreement,
     choose_discrimination,
     choose_fisher,
     choose_information,
+    choose_minimax,
 )
 from irtcat.selection.sampling import (
     choose_at_random,

@@ -10,6 +10,7 @@ from irtcat._common.argmax import first_best
 from irtcat._common.precision import precision
 from irtcat.bank import fisher_information
 from irtcat.cat import Config, prepare, simulate
+from irtcat.cat.belief.curves import LogisticCurves
 from irtcat.cat.engine import engine
 from irtcat.cat.engine.contenders import _peaks, contending
 
@@ -32,7 +33,7 @@ def test_peaks():
     bank = random_bank(40)
     known = bank.to_frame()
     a, b, c, d = (known[name].to_numpy() for name in "abcd")
-    peaks = _peaks(a, -a * b, c, d)
+    peaks = _peaks(LogisticCurves(a, -a * b, c, d))
     nodes = np.linspace(-8, 8, 16001)
     curves = fisher_information(bank, nodes)
     inside = (np.abs(peaks) < 8) & (np.abs(a) > 0.1)

@@ -9,8 +9,8 @@ import pytest
 
 from irtcat import InputError, ItemBank, Responses
 from irtcat.cat import Config, Session, Store, content_plan, prepare, pretest_of, replay, simulate
-from irtcat.cat.engine.columns import item_testlets
 from irtcat.cat.engine.plan import OTHERS
+from irtcat.cat.engine.reading import item_testlets
 from irtcat.cat.live.log import document_digest
 from irtcat.cat.rules import assembly
 from irtcat.cat.rules.assembly import Rules, best_form, conflict

@@ -31,7 +31,7 @@ from irtcat.cat import (
 from irtcat.cat.belief.curves import probabilities_at
 from irtcat.cat.engine import engine
 from irtcat.cat.engine.choice import context_of
-from irtcat.cat.engine.columns import strata_of
+from irtcat.cat.engine.reading import strata_of
 from irtcat.cat.rules.assembly import Rules, best_form
 from irtcat.cat.rules.content import kingsbury_zara
 from irtcat.cat.rules.estimators import estimate

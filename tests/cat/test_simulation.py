@@ -286,14 +286,14 @@ def test_score_optimal_is_the_law_of_total_variance():
 def test_new_banks_do_not_compile_anew():
     config = Config(max_items=5)
     simulate(BANK, THETA[:20], config, precision="float64")
-    from irtcat.cat.studies.blocks import simulated
+    from irtcat.cat.studies.blocks import run_block
 
-    before = simulated._cache_size()
+    before = run_block._cache_size()
     other = ItemBank.from_parameters(RNG.uniform(0.7, 2.0, N_ITEMS), RNG.normal(size=N_ITEMS), 0.2)
     nodes = prepare(BANK, config).nodes.shape[0]
     simulate(other, THETA[:20], replace(config, nodes=None), precision="float64")
     assert prepare(other, config).nodes.shape[0] == nodes
-    assert simulated._cache_size() == before
+    assert run_block._cache_size() == before
 
 
 def test_replay_asks_only_what_was_answered():

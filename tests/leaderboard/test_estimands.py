@@ -9,7 +9,7 @@ from scipy import stats
 
 from irtcat._common.checks import InputError
 from irtcat.leaderboard import compare
-from irtcat.prediction.clustered import mean_variance
+from irtcat.prediction.intervals import mean_variance
 from irtcat.prediction.run_noise import Answers, Reliability, noise_of, reliability_of
 from irtcat.responses import Responses
 from irtcat.selection import Subset

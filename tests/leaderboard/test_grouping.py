@@ -159,7 +159,7 @@ def test_what_is_known_of_reruns():
 
 
 def test_the_spread_over_clusters_is_cr2():
-    from irtcat.prediction.clustered import mean_variance
+    from irtcat.prediction.intervals import mean_variance
 
     clusters = np.repeat(np.arange(20), 15)
     spread, _ = spread_of(FIVE, "model", clusters, None)

@@ -13,7 +13,7 @@ from irtcat.selection.clusters import cluster, k_medoids
 from irtcat.selection.curves import EDGE, score_curves
 from irtcat.selection.dense import centred_scores
 from irtcat.selection.gaussian import SHRINKAGE
-from irtcat.selection.precision import Determinant
+from irtcat.selection.information import Determinant
 from irtcat.selection.reading import read_subset
 
 RNG = np.random.default_rng(0)
@@ -153,7 +153,7 @@ def test_d_optimal_is_the_brute_force_determinant():
         np.testing.assert_allclose(gain, max(level) - before)
         chosen.append(item)
     subset = select(bank, 4, strategy="d-optimal")
-    from irtcat.selection.precision import POINTS, _normal
+    from irtcat.selection.information import POINTS, _normal
 
     points = _normal(POINTS, 2) @ np.linalg.cholesky(correlations).T
     every = fisher_information(bank, points)
@@ -188,7 +188,7 @@ def test_the_determinant_looks_at_every_item_that_may_be_best_for_its_cost():
 
 @pytest.mark.slow
 def test_d_optimal_of_normal_points_and_of_one_ability():
-    from irtcat.selection.precision import _normal
+    from irtcat.selection.information import _normal
 
     points = _normal(64, 3)
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)

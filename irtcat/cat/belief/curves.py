@@ -40,12 +40,11 @@ def answer_terms(model: ItemModel, answers: Array, theta: Array) -> tuple[Array,
     In closed form for the logistic family: with the derivatives R and W of ``log P`` and
     ``log (1 - P)``, ``I = -R W`` and ``J = -a tanh(z / 2) I``.
     """
-    if not has_logistic_information(model):
+    if not model.has_logistic_link:
         _, d1, information, warm = jax.vmap(category_terms, (0, None))(model, theta)
         return jnp.take_along_axis(d1, answers[:, None], axis=1)[:, 0], information, warm
-    parameters: Any = model.irt_parameters()
-    a, c, d = (parameters[name] for name in "acd")
-    z = a * theta + model.intercept  # type: ignore[attr-defined]
+    a, intercept, c, d = LogisticCurves.of(model)
+    z = a * theta + intercept
     # A wrong answer is a right one to the item with -z, 1 - d and 1 - c.
     right = answers > 0
     sign = jnp.where(right, 1, -1).astype(z.dtype)
@@ -93,12 +92,8 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
 
     Uses the closed form of the link where one exists (forty times as fast), else derivatives.
     """
-    if has_logistic_information(model):
-        parameters: Any = model.irt_parameters()
-        intercept = model.intercept  # type: ignore[attr-defined]
-        return logistic_information(
-            parameters["a"], intercept, parameters["c"], parameters["d"], theta
-        )
+    if model.has_logistic_link:
+        return LogisticCurves.of(model).information(theta)
     if model.members or not model.has_predictors:
         return item_information(model, theta[None])[:, 0]
     coefficients, gaps = jax.vmap(lambda item: item.predictors())(model)
@@ -112,24 +107,36 @@ def information_at(model: ItemModel, theta: Float[Array, ""]) -> Float[Array, " 
     return total
 
 
-def has_logistic_information(model: ItemModel) -> bool:
-    """Whether the items have curves of the logistic family."""
-    return model.has_logistic_link
+class LogisticCurves(NamedTuple):
+    """Discriminations, intercepts and asymptotes of items of the logistic family."""
 
+    a: Any
+    intercept: Any
+    c: Any
+    d: Any
 
-def logistic_information(
-    a: Any, intercept: Any, c: Any, d: Any, theta: Any, np_or_jnp: Any = jnp
-) -> Any:
-    """``P'^2 / (P Q)`` with one exponential and one division.
+    @staticmethod
+    def of(model: Any) -> "LogisticCurves":
+        """Those of a model that has a logistic link."""
+        table = model.irt_parameters()
+        return LogisticCurves(table["a"], model.intercept, table["c"], table["d"])
 
-    With s = exp(-|z|), and (A, B) = (1, s) where z > 0, else (s, 1): ``P = (c B + d A) / (1 + s)``,
-    ``Q = ((1 - c) B + (1 - d) A) / (1 + s)``.
-    """
-    z = a * theta + intercept
-    s = np_or_jnp.exp(-abs(z))
-    up, down = np_or_jnp.where(z > 0, 1.0, s), np_or_jnp.where(z > 0, s, 1.0)
-    both = (c * down + d * up) * ((1 - c) * down + (1 - d) * up) * (1 + s) ** 2
-    return (a * (d - c) * s) ** 2 / np_or_jnp.maximum(both, np_or_jnp.finfo(s.dtype).tiny)
+    def at(self, items: Any) -> "LogisticCurves":
+        """Those of some items."""
+        return LogisticCurves(*(parameter[items] for parameter in self))
+
+    def information(self, theta: Any, np_or_jnp: Any = jnp) -> Any:
+        """``P'^2 / (P Q)`` with one exponential and one division.
+
+        With s = exp(-|z|), and (A, B) = (1, s) where z > 0, else (s, 1): ``P = (c B + d A) / (1 +
+        s)``, ``Q = ((1 - c) B + (1 - d) A) / (1 + s)``.
+        """
+        a, intercept, c, d = self
+        z = a * theta + intercept
+        s = np_or_jnp.exp(-abs(z))
+        up, down = np_or_jnp.where(z > 0, 1.0, s), np_or_jnp.where(z > 0, s, 1.0)
+        both = (c * down + d * up) * ((1 - c) * down + (1 - d) * up) * (1 + s) ** 2
+        return (a * (d - c) * s) ** 2 / np_or_jnp.maximum(both, np_or_jnp.finfo(s.dtype).tiny)
 
 
 def probabilities_at(
@@ -183,7 +190,7 @@ def tabulate(
     Returns:
         The curves, and for each item the ability of greatest information.
     """
-    curves = _logistic_curves if has_logistic_information(model) else _any_curves
+    curves = _logistic_curves if model.has_logistic_link else _any_curves
     log_p, information, bias = curves(model, nodes)
     best = jnp.argmax(information, axis=1)
     theta = nodes[best]
@@ -221,16 +228,7 @@ def _curves_of(log_p: Array, information: Array, warm: Array | None, top: Array)
     entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
     score = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
     mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (score, score**2))
-    variance = jnp.maximum(square - mean**2, 0)
-    return Curves(
-        log_p=log_p,
-        p=p,
-        information=information,
-        entropy=entropy,
-        warm=warm,
-        mean=mean,
-        variance=variance,
-    )
+    return Curves(log_p, p, information, entropy, warm, mean, jnp.maximum(square - mean**2, 0))
 
 
 def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:
@@ -253,13 +251,10 @@ def _logistic_curves(model: Any, nodes: Array) -> tuple[Array, Array, Array]:
         return jax.vmap(lambda t: item.log_probs(t[None]), out_axes=-1)(nodes)
 
     log_p = jax.vmap(one)(model)
-    parameters = {name: value[:, None] for name, value in model.irt_parameters().items()}
-    intercept = model.intercept[:, None]
-    information = logistic_information(
-        parameters["a"], intercept, parameters["c"], parameters["d"], nodes
-    )
-    tanh = jnp.tanh(0.5 * (parameters["a"] * nodes + intercept))
-    return log_p, information, -parameters["a"] * tanh * information
+    curves = LogisticCurves(*(values[:, None] for values in LogisticCurves.of(model)))
+    information = curves.information(nodes)
+    tanh = jnp.tanh(0.5 * (curves.a * nodes + curves.intercept))
+    return log_p, information, -curves.a * tanh * information
 
 
 def _peak(item: ItemModel, low: Array, high: Array) -> Array:

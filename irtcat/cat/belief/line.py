@@ -18,15 +18,9 @@ from jaxtyping import Array, Float
 
 from irtcat._common.argmax import first_best
 from irtcat._common.registry import Registry
-from irtcat.cat.belief.belief import Belief, Estimate
-from irtcat.cat.belief.curves import (
-    Matrices,
-    answer_terms,
-    has_logistic_information,
-    information_at,
-)
+from irtcat.cat.belief.curves import LogisticCurves, Matrices, answer_terms, information_at
 from irtcat.cat.belief.priors import mixture_moments
-from irtcat.cat.belief.state import Context
+from irtcat.cat.belief.state import Belief, Context, Estimate
 from irtcat.cat.rows import GROUP, Prior
 from irtcat.latent import mixture_log_density
 from irtcat.models import ItemModel, take
@@ -217,7 +211,7 @@ def with_error(context: Context, theta: Array, extra: Array) -> Estimate:
 
 
 def highest(
-    context: Context, objective: Array, slope: Curve, value: Curve | None = None, needed: Any = True
+    context: Context, objective: Array, slope: Curve, value: Curve | None = None
 ) -> Float[Array, ""]:
     """The global maximum of an objective: found on the grid, then polished.
 
@@ -227,7 +221,6 @@ def highest(
         slope: its exact slope at any ability.
         value: the exact objective, to compare the peaks; by default their heights on the grid are
             compared.
-        needed: whether the result is used; otherwise it is only as exact as the grid.
     """
     nodes = context.pool.nodes
     n, step = nodes.shape[0], nodes[1] - nodes[0]
@@ -243,24 +236,24 @@ def highest(
     is_peak = jnp.where(tied, number == (first + last) // 2, is_peak)
     height = jnp.where(is_peak, height, -jnp.inf)
 
-    def polished(peak: Array, needed: Array) -> Array:
+    def polished(peak: Array) -> Array:
         low, high = (jnp.where(tied[peak], end, peak) for end in (first, last))
         shifted = jnp.where(tied[peak], 0.0, _interpolated(objective, peak, shift[peak]))
         start = nodes[peak] + shifted * step
-        return _polished(context, slope, low, high, start, needed)
+        return _polished(context, slope, low, high, start)
 
     best = first_best(height)
-    maximum = polished(best, jnp.asarray(needed))
+    maximum = polished(best)
     if value is not None:
         others = jnp.where(number == best, -jnp.inf, height)
         other = first_best(others)
         close = others[other] >= height[best] - _height_error(context)
 
         def higher(rivals: tuple[Array, Array]) -> Array:
-            first, second = rivals[0], polished(rivals[1], jnp.asarray(True))
+            first, second = rivals[0], polished(rivals[1])
             return jnp.where(value(second) > value(first), second, first)
 
-        maximum = if_needed(close & needed, higher, (maximum, other), maximum)
+        maximum = if_needed(close, higher, (maximum, other), maximum)
     return jnp.clip(maximum, nodes[0], nodes[n - 1])
 
 
@@ -276,10 +269,10 @@ def _height_error(context: Context) -> Float[Array, ""]:
     step = nodes[1] - nodes[0]
     prior = context.state.prior
     of_prior = 0.0 if prior.ndim == 1 else (step / prior[1].min()) ** 2 / 4
-    if not has_logistic_information(model) or context.config.prior not in ("normal", "uniform"):
+    if not model.has_logistic_link or context.config.prior not in ("normal", "uniform"):
         return 2 * context.state.scored * STEEPEST_CELL**2 / 32 + of_prior
-    parameters: Any = _answered(context).irt_parameters()
-    return 2 * jnp.where(context.is_scored, (parameters["a"] * step) ** 2, 0).sum() / 32 + of_prior
+    slopes = LogisticCurves.of(_answered(context)).a
+    return 2 * jnp.where(context.is_scored, (slopes * step) ** 2, 0).sum() / 32 + of_prior
 
 
 def _interpolated(objective: Array, peak: Array, shift: Array) -> Array:
@@ -320,9 +313,7 @@ def if_needed(
     return jax.lax.while_loop(lambda carry: carry[0], body, (needed, default))[1]
 
 
-def _polished(
-    context: Context, slope: Curve, first: Array, last: Array, start: Array, needed: Array
-) -> Array:
+def _polished(context: Context, slope: Curve, first: Array, last: Array, start: Array) -> Array:
     """Newton steps on the exact slope of the objective, between the neighbours of a peak."""
     nodes = context.pool.nodes
     end, step = nodes.shape[0] - 1, nodes[1] - nodes[0]
@@ -355,6 +346,6 @@ def _polished(
         error = jnp.where(inside, jnp.minimum(move, move**2 / step), move)
         return proposal, low, high, error <= tolerance, n + 1
 
-    done = at_low | at_high | unknown | ~needed
+    done = at_low | at_high | unknown
     carry = (jnp.clip(start, low, high), low, high, done, jnp.asarray(0))
     return jax.lax.while_loop(going, newton, carry)[0]

@@ -286,12 +286,8 @@ def _moments(prior: Any, dims: int) -> tuple[FloatArray, FloatArray]:
         raise argument_error("prior", must, prior) from None
     valid = np.isfinite(mean).all() and np.isfinite(covariance).all()
     valid = valid and spread.shape in ((), (1,), (dims,), (dims, dims))
-    if not valid or not np.allclose(covariance, covariance.T) or not _is_positive(covariance):
-        raise argument_error("prior", must, prior)
-    return mean, covariance
-
-
-def _is_positive(matrix: FloatArray) -> bool:
-    """Whether a symmetric matrix is positive definite beyond rounding errors."""
-    values = np.linalg.eigvalsh(matrix)
-    return bool(values[0] > 1e-12 * values[-1])
+    if valid and np.allclose(covariance, covariance.T):
+        values = np.linalg.eigvalsh(covariance)
+        if values[0] > 1e-12 * values[-1]:  # positive definite beyond rounding errors
+            return mean, covariance
+    raise argument_error("prior", must, prior)

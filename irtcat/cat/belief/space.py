@@ -8,10 +8,9 @@ from jaxtyping import Array, Float
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, fisher_information
-from irtcat.cat.belief.belief import Belief, Estimate
 from irtcat.cat.belief.curves import Curves, Matrices, curves_at, information_matrices, trapezoid
 from irtcat.cat.belief.priors import population_prior
-from irtcat.cat.belief.state import NONE, Context
+from irtcat.cat.belief.state import NONE, Belief, Context, Estimate
 from irtcat.latent import adaptive_quadrature
 from irtcat.models import ItemModel, take
 

@@ -1,16 +1,290 @@
-"""The state of an adaptive session, and the context of its rules."""
+"""Adaptive sessions as the engine sees them: belief, pool of items, state, and context of rules.
 
+There are two kinds of beliefs, which know the number of abilities. A *grid*
+(`irtcat.cat.belief.line` of one ability, `irtcat.cat.belief.space.Grid` of two or three) holds the
+posterior at nodes that all subjects share, so that curves are tabulated once. A *Normal* belief
+(`irtcat.cat.belief.space.Normal`), of any number of abilities, is the mode and the precision of the
+posterior; its nodes are placed around the mode of each subject. Rules read nodes, posterior, curves
+and information from the `Context`, which asks the belief.
+"""
+
+import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from irtcat.cat.belief.curves import Curves, Matrices, probabilities_at
-from irtcat.cat.belief.pool import Pool
+from irtcat._common.precision import precision
+from irtcat._common.types import FloatArray
+from irtcat.cat.belief.curves import Curves, LogisticCurves, Matrices, probabilities_at
 from irtcat.cat.rows import Settings
+from irtcat.models import ItemModel
 from irtcat.prediction.betting import Bets
+
+
+class Estimate(NamedTuple):
+    """An estimate of ability and its standard error."""
+
+    theta: Float[Array, "*dims"]
+    se: Float[Array, "*dims"]
+
+
+class Belief(eqx.Module):
+    """How the posteriors of sessions are represented: one of a pool, for all its sessions.
+
+    A prior has the means of the abilities in its first row (of one ability: the number first); see
+    `CatState` for the rest.
+
+    Attributes:
+        nodes: of one ability a vector, of several nodes x abilities.
+        log_weights: logarithms of the weights of the nodes.
+    """
+
+    nodes: Any
+    log_weights: Any
+
+    @property
+    def nodes_per_subject(self) -> int:
+        """Nodes at which each session computes curves of its own; more make smaller blocks."""
+        return 1
+
+    def check_priors(self, rows: FloatArray) -> None:
+        """Raise where a prior is too narrow for the nodes; one prior, or many in the first axis."""
+
+    def clip(self, theta: Array) -> Array:
+        """An ability within the theta bounds."""
+        return theta.clip(self.nodes[0], self.nodes[-1])
+
+    def points(self, context: Any) -> Array:
+        """The nodes of one subject."""
+        return self.nodes
+
+    def curves(self, context: Any) -> Curves:
+        """Curves of all items at the nodes of one subject."""
+        return context.pool.curves
+
+    def prior_mean(self, prior: Array) -> Array:
+        """Mean of a prior, of each ability."""
+        return prior[0]
+
+    def tabulated(self, prior: Array) -> Array | None:
+        """The part of `log_prior` that is the same in a whole session, or None."""
+        return None
+
+    @abc.abstractmethod
+    def log_prior(self, context: Any) -> Array:
+        """Log-density of the prior at the nodes, up to a constant."""
+
+    @abc.abstractmethod
+    def prior_sd(self, prior: Array) -> Array:
+        """SD of a prior, for each ability."""
+
+    @abc.abstractmethod
+    def prior_precision(self, context: Any) -> Float[Array, "dims dims"]:
+        """Precision of the prior; nearly 0 for a flat one, so that a sum with it is never 0."""
+
+    @abc.abstractmethod
+    def information(self, context: Any) -> Float[Array, " items"]:
+        """Fisher information of all items at the estimate; the trace for several abilities."""
+
+    @abc.abstractmethod
+    def matrices(self, context: Any) -> Matrices:
+        """Fisher information matrix of each item at the estimate."""
+
+    @abc.abstractmethod
+    def mode(self, context: Any) -> Estimate:
+        """The posterior mode, and its standard error."""
+
+
+class Counts(NamedTuple):
+    """Administrations so far, over all sessions; the input of exposure rules.
+
+    Attributes:
+        limit: probability that an item is administered once it is selected (Sympson-Hetter; None
+            until the parameters are set), or that it is eligible in a session (van der
+            Linden-Veldkamp); initially 1.
+        administered: number of sessions in which each item was administered.
+        eligible: number of sessions in which it was eligible.
+        sessions: number of sessions.
+    """
+
+    limit: Any
+    administered: Any
+    eligible: Any
+    sessions: Any
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class FormSolver:
+    """How full tests are assembled on the host: no array, so that programs are compiled for it.
+
+    Attributes:
+        solve: a function such as `irtcat.cat.rules.best_form`; a server solves in other processes.
+    """
+
+    solve: Callable[..., Any]
+
+
+class Plan(NamedTuple):
+    """The content plan as arrays (see `irtcat.cat.engine.plan`).
+
+    Attributes:
+        length: number of scored items of a full test.
+        planned: target number of items of each group.
+        least: fewest items of each group.
+        most: most items of each group.
+        group: number of each item's group.
+        member: items x groups; 1 where a scored item belongs to the group.
+        single: the same, only for items without enemies and outside testlets.
+        of_set: sets of enemies x groups; 1 for the group of a set that counts as one item.
+        kind: row of ``kinds`` for each item.
+        kinds: items of each group that an item adds to the test: itself, or its whole testlet.
+        kind_tied: 1 where these items depend on items of several groups; None where no item does,
+            so that counts by group are exact.
+        solver: how full tests are assembled.
+    """
+
+    length: Array
+    planned: Array
+    least: Array
+    most: Array
+    group: Array
+    member: Array
+    single: Array
+    of_set: Array
+    kind: Array
+    kinds: Array
+    kind_tied: Array | None
+    solver: FormSolver
+
+
+class Contenders(NamedTuple):
+    """The items that can be the best, by cell of ability.
+
+    Attributes:
+        start: lower end of the first cell.
+        per_unit: number of cells in one unit of ability.
+        items: positions in the bank in rising order, cells x columns; `NONE` where there are fewer.
+        curves: their curves.
+    """
+
+    start: Array
+    per_unit: Array
+    items: Array
+    curves: LogisticCurves
+
+
+class FixedSubset(NamedTuple):
+    """The fixed subset that sessions follow (see `irtcat.cat.engine.config.FixedItems`).
+
+    Attributes:
+        items: positions of its items in the bank, in order.
+        n_core: number of these that are asked first.
+        within: the limits of the predicted full score; None for none.
+        replayed: logarithms of the lengths of replayed sessions, and the half-width of the 95 %
+            interval at each in SDs of the full score by the factors; None without replays.
+    """
+
+    items: Any
+    n_core: Any
+    within: Any
+    replayed: Any
+
+
+class Pool(NamedTuple):
+    """A bank as the engine uses it: a pytree of arrays, items first.
+
+    Attributes:
+        model: the item model.
+        belief: what is believed of a subject before the first answer, and how it is computed.
+        log_p: log-probabilities of the answers at the nodes of the belief (see `Curves`).
+        p: the probabilities.
+        information: Fisher information.
+        entropy: entropy of the answer.
+        warm: Warm's J; None where no estimator needs it.
+        mean: expected score on the benchmark's scale (0 to 1).
+        variance: variance of that score.
+        score_weights: weights of the items in the benchmark's score; they sum to 1.
+        best_theta: ability of greatest information.
+        b: difficulty; ``best_theta`` where the model has none.
+        stratum: stratum of the item by its discrimination, from 0.
+        plan: the content plan; None where no rule needs one.
+        enemies: items x sets of enemies; True where the item belongs to the set.
+        testlet: number of the item's testlet, from 0; -1 for an item outside testlets.
+        pretest: whether the item is a pretest item, which is not scored.
+        first: items administered first, in order.
+        fixed: the fixed subset that is followed; None without one.
+        factors: intercept and loadings of each item in the factor model of the calibrated
+            responses, items x (1 + dimensions); None where no criterion needs it.
+        seconds: time that an answer takes on average.
+        costs: expected cost of each item, above 0; None without costs.
+        counts: administrations so far.
+        top: highest category of each item.
+        near: the items that can be chosen, by cell of ability; None where all items are compared.
+    """
+
+    model: ItemModel
+    belief: Belief
+    log_p: Array
+    p: Array
+    information: Array
+    entropy: Array
+    warm: Array | None
+    mean: Array
+    variance: Array
+    score_weights: Array
+    best_theta: Array
+    b: Array
+    stratum: Array
+    plan: Plan | None
+    enemies: Array
+    testlet: Array
+    pretest: Array
+    first: Array
+    fixed: FixedSubset | None
+    factors: Array | None
+    seconds: Array
+    costs: Array | None
+    counts: Counts
+    top: Array
+    near: Contenders | None
+
+    @property
+    def n_items(self) -> int:
+        """How many items."""
+        return self.log_p.shape[0]
+
+    @property
+    def nodes(self) -> Array:
+        """Nodes of the belief: of one ability a vector, of several nodes x abilities."""
+        return self.belief.nodes
+
+    @property
+    def log_weights(self) -> Array:
+        """Logarithms of their weights."""
+        return self.belief.log_weights
+
+    @property
+    def curves(self) -> Curves:
+        """The tabulated curves."""
+        return Curves(*(getattr(self, name) for name in Curves._fields))
+
+    def with_counts(self, counts: Any) -> "Pool":
+        """The pool with these counts of exposure, the fields of `Counts`; None changes nothing."""
+        if counts is None:
+            return self
+        with precision(str(self.nodes.dtype)) as dtype:
+            return self._replace(
+                counts=Counts(*(jnp.asarray(np.asarray(leaf), dtype) for leaf in counts))
+            )
+
 
 NONE = -1
 """Stands for "no item" and "no answer"."""
@@ -79,6 +353,25 @@ class CatState(NamedTuple):
     relaxed: Array | None
     bets: Bets | None = None
     log_prior: Array | None = None
+
+
+def is_answered(state: CatState) -> Bool[Array, " length"]:
+    """Which positions of the test hold an answer: not those of skipped items."""
+    return (state.items >= 0) & (state.answers >= 0)
+
+
+def informs(state: CatState) -> Bool[Array, " items"]:
+    """Items asked whose answers count, also those of a batch before their answers."""
+    skipped = (state.items >= 0) & (state.answers < 0)
+    at = jnp.where(skipped, state.items, state.administered.shape[0])
+    return state.administered.at[at].set(False, mode="drop")
+
+
+def answer_shares(pool: Pool, state: CatState) -> Float[Array, " length"]:
+    """Answers as shares of the highest category, by position; 0 where there is none."""
+    # JAX divides whole numbers in float32.
+    answers = jnp.maximum(state.answers, 0).astype(pool.score_weights.dtype)
+    return answers / jnp.maximum(pool.top[jnp.maximum(state.items, 0)], 1)
 
 
 def uniforms(state: CatState, purpose: int, step: Any, shape: tuple[int, ...]) -> Array:
@@ -150,8 +443,7 @@ class Context:
     @property
     def is_scored(self) -> Bool[Array, " length"]:
         """Which positions of the test hold a scored answer."""
-        state = self.state
-        return (state.items >= 0) & (state.answers >= 0) & ~self.pool.pretest[state.items]
+        return is_answered(self.state) & ~self.pool.pretest[self.state.items]
 
     @property
     def open(self) -> Bool[Array, " items"]:

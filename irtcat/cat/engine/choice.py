@@ -1,16 +1,23 @@
 """The choice of the next item or batch: a criterion under content, exposure and start rules."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from irtcat.cat.belief.pool import FixedSubset, Pool
-from irtcat.cat.belief.state import CONTENT_RELAXED, EXPOSURE_RELAXED, NONE, CatState, Context
+from irtcat.cat.belief.state import (
+    CONTENT_RELAXED,
+    EXPOSURE_RELAXED,
+    NONE,
+    CatState,
+    Context,
+    FixedSubset,
+    Pool,
+)
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contending
-from irtcat.cat.rows import Settings
 from irtcat.cat.rules.content import CONTENT, keeping_plan, triable, whole_testlets, without_enemies
 from irtcat.cat.rules.criteria import CRITERIA, expected_variance
 from irtcat.cat.rules.exposure import EXPOSURE
@@ -27,19 +34,7 @@ BRANCHES = 16
 
 def context_of(pool: Pool, config: Config, state: CatState) -> Context:
     """The input of the rules for a session."""
-    return Context(
-        pool=pool,
-        config=config,
-        state=state,
-        log_like=state.log_like,
-        theta=state.theta,
-        se=state.se,
-    )
-
-
-def _is_pretest_position(config: Settings, position: Array) -> Array:
-    """Whether this position in the test (from 0) is one for a pretest item."""
-    return (jnp.asarray(config.pretest_at, jnp.int32) == position + 1).any()
+    return Context(pool, config, state, state.log_like, state.theta, state.se)
 
 
 def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array], Array]:
@@ -77,10 +72,8 @@ def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array
             pretest_values = jnp.where(
                 triable(context, pretest_values, scored), pretest_values, -jnp.inf
             )
-        at_pretest = (
-            _is_pretest_position(config, state.administered.sum())
-            & (pretest_values > -jnp.inf).any()
-        )
+        is_position = jnp.asarray(config.pretest_at, jnp.int32) == state.administered.sum() + 1
+        at_pretest = is_position.any() & (pretest_values > -jnp.inf).any()
     values, satisfied = note("pretest", scored), jnp.asarray(True)
     names = {rule.name for rule in config.content}
     testlet_open = jnp.asarray(False)
@@ -191,16 +184,7 @@ def _joint_values(context: Context, mass: Array, criterion: Any) -> Array:
         mean = branch @ context.nodes
         se = jnp.sqrt(jnp.maximum(branch @ (context.nodes - mean) ** 2, 1e-12))
         log_like = jnp.log(jnp.maximum(branch, 1e-30)) - prior - pool.log_weights
-        return criterion(
-            Context(
-                pool=pool,
-                config=context.config,
-                state=context.state,
-                log_like=log_like,
-                theta=mean,
-                se=se,
-            )
-        )
+        return criterion(replace(context, log_like=log_like, theta=mean, se=se))
 
     values = jax.vmap(one)(share)
     return jnp.where(total[:, None] > 0, values * total[:, None], 0).sum(axis=0)

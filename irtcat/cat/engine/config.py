@@ -487,11 +487,11 @@ class Config:
     def _check_rules_are(self, rules: Mapping[str, Any], why: str) -> None:
         """Raise where a rule is another than the one that is needed."""
         for name, value in rules.items():
-            if getattr(self, name) != value:
-                must = value.name if isinstance(value, Part) else value
-                must = f"{must!r} {why}"
-                got = getattr(self, name)
-                raise argument_error(name, must, got.name if isinstance(got, Part) else got)
+            if (found := getattr(self, name)) != value:
+                must, got = (
+                    rule.name if isinstance(rule, Part) else rule for rule in (value, found)
+                )
+                raise argument_error(name, f"{must!r} {why}", got)
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as a JSON document."""
@@ -631,6 +631,19 @@ def _targets(value: Any) -> tuple[tuple[str, float, float], ...]:
     if sum(low for _, low, _ in out) > 1 + SHARES_WITHIN + 1e-9:
         raise argument_error("targets", "shares that sum to at most 1", value)
     return tuple(out)
+
+
+def rule_names(config: Config) -> dict[str, list[str]]:
+    """Names of the rules of a configuration, by its fields."""
+    return {
+        "method": [as_part("method", config.method).name],
+        "prior": [config.prior],
+        "start": [config.start.name],
+        "exposure": [config.exposure.name],
+        "content": [rule.name for rule in config.content],
+        "criterion": [config.criterion],
+        "stopping": [rule.name for rule in single_rules(config.stopping)],
+    }
 
 
 def check_config(config: Any) -> None:

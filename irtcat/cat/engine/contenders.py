@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.cat.belief.curves import has_logistic_information, logistic_information
-from irtcat.cat.belief.pool import Contenders
-from irtcat.cat.belief.state import NONE, Context
+from irtcat.cat.belief.curves import LogisticCurves
+from irtcat.cat.belief.state import NONE, Contenders, Context
 from irtcat.cat.engine.config import Config
 from irtcat.models import ItemModel
 
@@ -74,16 +73,16 @@ def contenders(
         theta_bounds: lowest and highest ability.
         real: converts to an array of the requested precision.
     """
-    if not (is_plain(config, pretest) and has_logistic_information(model)):
+    if not (is_plain(config, pretest) and model.has_logistic_link):
         return None
     a, c, d = (parameters[name] for name in "acd")
-    (low, high) = theta_bounds
-    intercept: FloatArray = np.array(getattr(model, "intercept"), np.float64)  # noqa: B009
+    intercept = np.array(getattr(model, "intercept"), np.float64)  # noqa: B009
+    curves, (low, high) = LogisticCurves(a, intercept, c, d), theta_bounds
     n_cells = int(np.clip(WORK // len(a), LEAST_CELLS, MOST_CELLS))
     if len(a) < 2 * (config.max_items + SPARE):
         return None
     edges = np.linspace(low, high, n_cells + 1)
-    candidates = _may_be_best(edges, config.max_items, a, intercept, c, d)
+    candidates = _may_be_best(edges, config.max_items, curves)
     needed, spare = int(candidates.sum(axis=1).max()), SPARE
     while config.max_items + spare < needed:
         spare *= 2
@@ -98,50 +97,39 @@ def contenders(
         start=real(low),
         per_unit=real(n_cells / (high - low)),
         items=jnp.asarray(items, jnp.int32),
-        a=real(a[items]),
-        intercept=real(intercept[items]),
-        c=real(c[items]),
-        d=real(d[items]),
+        curves=LogisticCurves(*map(real, curves.at(items))),
     )
 
 
-def _may_be_best(
-    edges: FloatArray,
-    length: int,
-    a: FloatArray,
-    intercept: FloatArray,
-    c: FloatArray,
-    d: FloatArray,
-) -> BoolArray:
+def _may_be_best(edges: FloatArray, length: int, curves: LogisticCurves) -> BoolArray:
     """Which items can be the best after ``length - 1`` others are closed, cells x items."""
-    rows = max(1, CHUNK // len(a))
+    n = len(curves.a)
+    rows = max(1, CHUNK // n)
     chunks = np.split(edges[:, None], range(rows, len(edges), rows))
-    at_edges = np.concatenate([_information(a, intercept, c, d, chunk) for chunk in chunks])
+    at_edges = np.concatenate([_information(curves, chunk) for chunk in chunks])
     least = np.minimum(at_edges[:-1], at_edges[1:])
     greatest = np.maximum(at_edges[:-1], at_edges[1:])
-    peak = _peaks(a, intercept, c, d)
-    peak_information = _information(a, intercept, c, d, np.where(np.isfinite(peak), peak, 0.0))
+    peak = _peaks(curves)
+    peak_information = _information(curves, np.where(np.isfinite(peak), peak, 0.0))
     cell = np.searchsorted(edges, peak, side="right") - 1
     inside = np.flatnonzero(np.isfinite(peak) & (cell >= 0) & (cell < len(greatest)))
     greatest[cell[inside], inside] = peak_information[inside]
-    n = len(a)
     threshold = np.partition(least, n - length, axis=1)[:, n - length]
     return greatest * (1 + MARGIN) >= threshold[:, None]
 
 
-def _information(
-    a: FloatArray, intercept: FloatArray, c: FloatArray, d: FloatArray, theta: Any
-) -> FloatArray:
+def _information(curves: LogisticCurves, theta: Any) -> FloatArray:
     with np.errstate(under="ignore"):
-        return logistic_information(a, intercept, c, d, theta, np)
+        return curves.information(theta, np)
 
 
-def _peaks(a: FloatArray, intercept: FloatArray, c: FloatArray, d: FloatArray) -> FloatArray:
+def _peaks(curves: LogisticCurves) -> FloatArray:
     """Ability of greatest information of each item; NaN where its information is 0 everywhere.
 
     ``ln I = 2 ln(P - c) + 2 ln(d - P) - ln P - ln(1 - P)`` up to a constant; its slope in P falls
     throughout, so its root is found by bisection (in s, with ``P = c + (d - c) s``).
     """
+    a, intercept, c, d = curves
     low, high = np.zeros_like(a), np.ones_like(a)
     for _ in range(HALVINGS):
         s = 0.5 * (low + high)
@@ -158,7 +146,6 @@ def contending(context: Context, near: Contenders) -> tuple[Array, Array]:
     number = ((context.theta - near.start) * near.per_unit).astype(jnp.int32)
     cell = jnp.clip(number, 0, near.items.shape[0] - 1)
     items = near.items[cell]
-    curves = (near.a[cell], near.intercept[cell], near.c[cell], near.d[cell])
-    values = logistic_information(*curves, context.theta)
+    values = near.curves.at(cell).information(context.theta)
     closed = (items < 0) | context.state.administered[jnp.maximum(items, 0)]
     return items, jnp.where(closed, -jnp.inf, values)

@@ -12,9 +12,8 @@ from jaxtyping import Array, Float, Int
 from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
-from irtcat.cat.belief.pool import Pool
 from irtcat.cat.belief.priors import prior_row
-from irtcat.cat.belief.state import NONE, CatState, lottery
+from irtcat.cat.belief.state import NONE, CatState, Pool, lottery
 from irtcat.cat.engine.choice import choose, context_of, has_room, tracks_rules, with_item
 from irtcat.cat.engine.config import Config, check_config
 from irtcat.cat.rules.estimators import estimate
@@ -181,9 +180,9 @@ start_compiled = functools.partial(jit, static_argnames=("config",))(_start)
 step_compiled = functools.partial(jit, static_argnames=("config",))(_step)
 
 
-def seed_words(seed: int, stream: int = 0) -> np.ndarray:
+def seed_words(seed: int) -> np.ndarray:
     """The two words that seed all randomness of one session."""
-    return np.random.SeedSequence([seed, stream]).generate_state(2).astype(np.uint32)
+    return np.random.SeedSequence([seed, 0]).generate_state(2).astype(np.uint32)
 
 
 def lots(seed: int, n_items: int) -> np.ndarray:

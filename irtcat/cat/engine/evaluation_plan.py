@@ -6,11 +6,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from irtcat._common.checks import argument_error, check_count
+from irtcat._common.positions import places_of
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._files.json import json_text
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.cat.engine.columns import budget_of, with_factors
 from irtcat.cat.engine.config import Config, FixedItems
+from irtcat.cat.engine.reading import budget_of, with_factors
 from irtcat.cat.engine.replays import DIGITS, FEWEST_REPLAYS, drawn_subjects, with_replays
 from irtcat.cat.rules.stopping import DEFAULT_WIDTH, STOPPING, single_rules
 from irtcat.io.convert import ResponsesLike, as_responses_like
@@ -186,8 +187,7 @@ def _with_factors(bank: ItemBank, responses: Responses) -> ItemBank:
     model = FactorModel.fit(
         filled_scores(responses.subset(subjects=np.sort(drawn_subjects(responses))))
     )
-    place = {item: j for j, item in enumerate(map(str, responses.item_ids))}
-    order = [place[item] for item in map(str, bank.item_ids)]
+    order = places_of(bank.item_ids, responses.item_ids)
     table = np.column_stack([model.intercepts, model.loadings])[order]
     return with_factors(bank, table.round(DIGITS))
 

@@ -13,7 +13,7 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.json import json_hash, write_json
 from irtcat._files.reading import read_json
 from irtcat.bank import ItemBank
-from irtcat.cat.belief.pool import Counts
+from irtcat.cat.belief.state import Counts
 from irtcat.cat.engine.config import Config
 from irtcat.cat.rules.exposure import CALIBRATE, EXPOSURE, blank_counts
 

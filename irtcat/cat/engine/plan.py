@@ -1,5 +1,6 @@
 """The content plan of an adaptive test: how many items of each group a full test has."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,16 @@ from scipy.sparse import csr_matrix, hstack, identity, vstack
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank
-from irtcat.cat.belief.pool import FormSolver, Plan
-from irtcat.cat.engine.columns import column_of, enemies_of, first_of, item_testlets, pretest_of
+from irtcat.cat.belief.state import FormSolver, Plan
 from irtcat.cat.engine.config import SHARES_WITHIN, Config
-from irtcat.cat.engine.requirements import checked_bank
+from irtcat.cat.engine.reading import (
+    checked_bank,
+    column_of,
+    enemies_of,
+    first_of,
+    item_testlets,
+    pretest_of,
+)
 from irtcat.cat.rules.assembly import Constraints, Rules, conflict
 
 OTHERS = "(other groups)"
@@ -263,21 +270,16 @@ def _conflict_error(
         whose = "the other groups" if name == OTHERS else repr(name)
         return f"the target of {whose} ({end} {bound:.0f} items{have})"
 
-    def describe(rule: str, number: int) -> str:
-        if rule == "least":
-            return target(number, "at least", rules.low[number])
-        if rule == "most":
-            return target(number, "at most", rules.high[number])
-        if rule == "enemies":
-            return f"the enemies {', '.join(config.enemies[number])}"
-        if rule == "first":
-            return f"the first item {bank.item_ids[items[number]]!r}"
-        if rule == "testlets":
-            return f"whole testlets ({config.testlet!r})"
-        have = f" (the bank has {supply.sum()})" if supply.sum() < rules.length else ""
-        return f"the length of {rules.length} items{have}"
-
-    listed = "; ".join(describe(*rule) for rule in conflicting)
+    have = f" (the bank has {supply.sum()})" if supply.sum() < rules.length else ""
+    describe: dict[str, Callable[[int], str]] = {
+        "least": lambda group: target(group, "at least", rules.low[group]),
+        "most": lambda group: target(group, "at most", rules.high[group]),
+        "enemies": lambda number: f"the enemies {', '.join(config.enemies[number])}",
+        "first": lambda index: f"the first item {bank.item_ids[items[index]]!r}",
+        "testlets": lambda _: f"whole testlets ({config.testlet!r})",
+        "length": lambda _: f"the length of {rules.length} items{have}",
+    }
+    listed = "; ".join(describe[rule](number) for rule, number in conflicting)
     return InputError(
         f"The `config` argument must hold rules that a test of {rules.length} scored items from "
         f"this bank can satisfy. Got rules that conflict: {listed}. Change one of them, or add "

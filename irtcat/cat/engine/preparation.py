@@ -10,12 +10,12 @@ import numpy as np
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.precision import precision as in_width
 from irtcat.bank import BankLike, ranking
-from irtcat.cat.belief.pool import Counts, FormSolver, Pool
-from irtcat.cat.engine import columns
+from irtcat.cat.belief.state import Counts, FormSolver, Pool
+from irtcat.cat.engine import reading
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contenders
 from irtcat.cat.engine.plan import content_plan, plan_arrays
-from irtcat.cat.engine.requirements import check_rules, checked_bank, needed_factors
+from irtcat.cat.engine.reading import check_rules, checked_bank, needed_factors
 from irtcat.cat.engine.tabulation import tabulated
 from irtcat.cat.rules.assembly import best_form
 from irtcat.cat.rules.exposure import blank_counts, check_exposure
@@ -58,20 +58,20 @@ def prepare(
     bank = bank.expected_curves()
     check_rules(bank, config)
     check_choice("precision", precision, ("float64", "float32"))
-    pretest = columns.pretest_of(bank, config)
-    first = columns.first_of(bank, config)
+    pretest = reading.pretest_of(bank, config)
+    first = reading.first_of(bank, config)
     n_scored = int((~pretest).sum())
     if n_scored < config.max_items:
         must = f"at most {n_scored}, the number of scored items in the bank"
         raise argument_error("max_items", must, config.max_items)
-    columns.column_of(bank, config.group, "")  # raises if the column is missing
-    columns.check_pretest(bank, config)
+    reading.column_of(bank, config.group, "")  # raises if the column is missing
+    reading.check_pretest(bank, config)
     check_exposure(config, n_scored)
-    plan, costs = content_plan(bank, config), columns.costs_of(bank, config)
+    plan, costs = content_plan(bank, config), reading.costs_of(bank, config)
     seconds = (
         np.zeros(bank.n_items)
         if config.seconds is None
-        else columns.numbers_of(bank, config.seconds)
+        else reading.numbers_of(bank, config.seconds)
     )
     with in_width("float64"):
         parameters, _ = bank.published()
@@ -84,7 +84,7 @@ def prepare(
     slope = parameters.get("a", parameters.get("mdisc", np.zeros(n)))
     weights = np.where(pretest, 0.0, 1.0)
     factors = needed_factors(bank, config)
-    counts, fixed = blank_counts(config.exposure, n), columns.fixed_of(bank, config)
+    counts, fixed = blank_counts(config.exposure, n), reading.fixed_of(bank, config)
     with in_width(precision) as dtype:
 
         def real(value: Any) -> Any:
@@ -105,10 +105,10 @@ def prepare(
             score_weights=real(weights / max(weights.sum(), 1)),
             best_theta=real(best_theta),
             b=real(np.where(np.isfinite(b), b, best_theta)),
-            stratum=jnp.asarray(columns.strata_of(slope, config.strata), jnp.int32),
+            stratum=jnp.asarray(reading.strata_of(slope, config.strata), jnp.int32),
             plan=plan_arrays(plan, bank, config, real, FormSolver(solver)),
-            enemies=jnp.asarray(columns.enemies_of(bank, config)),
-            testlet=jnp.asarray(columns.item_testlets(bank, config), jnp.int32),
+            enemies=jnp.asarray(reading.enemies_of(bank, config)),
+            testlet=jnp.asarray(reading.item_testlets(bank, config), jnp.int32),
             pretest=jnp.asarray(pretest),
             first=jnp.asarray(first, jnp.int32),
             fixed=None if fixed is None else jax.tree.map(in_kind, fixed),

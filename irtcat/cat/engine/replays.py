@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.cat.engine.columns import budget_of, costs_of
 from irtcat.cat.engine.config import Config, FixedItems
-from irtcat.prediction.factor_scores import FactorModel
+from irtcat.cat.engine.reading import budget_of, costs_of
+from irtcat.prediction.factor_scores import FactorModel, asked_mask
 from irtcat.prediction.intervals import conformal_quantile
 from irtcat.prediction.regression import ridge_path
 from irtcat.prediction.task import ReplayedLength, filled_scores, full_scores
@@ -83,7 +83,6 @@ def _folds(
     rows = drawn_subjects(responses)
     x = filled_scores(responses.subset(subjects=rows)).astype(float)
     fold = np.arange(len(rows)) % FOLDS
-    ids = pd.Index(np.asarray(responses.item_ids, str))
     out = []
     for f in range(FOLDS):
         others, replayed = fold != f, np.flatnonzero(fold == f)[: MOST_REPLAYS // FOLDS]
@@ -91,7 +90,7 @@ def _folds(
         subset = select(
             None, n_items, calibration=calibration, expect=expect, seed=seed, **within_budget
         )
-        items = ids.get_indexer(pd.Index(np.asarray(subset.item_ids, str)))
+        items = places_of(subset.item_ids, responses.item_ids)
         out.append(Fold(x[replayed], x[others], FactorModel.fit(x[others]), items))
     return out
 
@@ -149,9 +148,10 @@ def _replayed(
     order = [f.model.session_items(f.x, f.subset[:n_core], n_items, prices) for f in folds]
     rows, ratios, sds = [], [], []
     for length in map(int, lengths):
-        asked = [np.zeros(fold.x.shape, bool) for fold in folds]
-        for mask, items in zip(asked, order, strict=True):
-            np.put_along_axis(mask, items[:, :length], True, axis=1)
+        asked = [
+            asked_mask(fold.x.shape, items[:, :length])
+            for fold, items in zip(folds, order, strict=True)
+        ]
         by_fold = list(map(_errors, folds, asked))
         errors, best = _best_way(by_fold)
         sd = [fold.model.score_sds(fold.x, mask) for fold, mask in zip(folds, asked, strict=True)]

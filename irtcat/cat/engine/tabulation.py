@@ -9,10 +9,10 @@ import numpy as np
 
 from irtcat._common.compilation import jit
 from irtcat.bank import ItemBank, Population, fisher_information
-from irtcat.cat.belief.belief import Belief
 from irtcat.cat.belief.curves import Curves, curves_at, tabulate, trapezoid
 from irtcat.cat.belief.line import STEEPEST_CELL, Line
 from irtcat.cat.belief.space import MOST_DIMS, Grid, Normal, grid_axis, normal_rule, product_grid
+from irtcat.cat.belief.state import Belief
 from irtcat.cat.engine.config import MOST_NODES, Config
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.models import steepest_slope
@@ -38,7 +38,7 @@ def _line(bank: ItemBank, config: Config, top: Any) -> tuple[Belief, Curves, Any
     """A grid with the curves at every node, and the ability at which each item informs most."""
     low, high = theta_bounds_of(bank, config)
     axis = np.linspace(low, high, config.nodes or _n_nodes(bank, config, low, high))
-    peaks, warm = CRITERIA[config.criterion].needs_peaks, _needs_warm(config)
+    peaks, warm = CRITERIA[config.criterion].needs_peaks, "wle" in (config.method, config.constant)
     curves, best = tabulate(bank.model, jnp.asarray(axis), top, peaks=peaks, warm=warm)
     return Line(axis, np.log(trapezoid(axis))), curves, best
 
@@ -103,7 +103,3 @@ def _n_nodes(bank: ItemBank, config: Config, low: float, high: float) -> int:
     steep = steepest_slope(bank.model) / STEEPEST_CELL
     wanted = int(np.ceil((high - low) * max(1 / narrowest, steep))) + 1
     return int(np.clip(wanted, LEAST_NODES, MOST_NODES))
-
-
-def _needs_warm(config: Config) -> bool:
-    return "wle" in (config.method, config.constant)

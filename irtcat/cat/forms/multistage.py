@@ -82,11 +82,8 @@ class Panel:
 
     def _top(self, path: Path) -> int:
         """The highest sum score on a path."""
-        return len(log_score_probabilities(self._items(path), np.zeros(1))) - 1
-
-    def _items(self, path: Path) -> ItemBank:
-        """The items of the modules on a path."""
-        return self.bank.subset(self._positions(path))
+        items = self.bank.subset(self._positions(path))
+        return len(log_score_probabilities(items, np.zeros(1))) - 1
 
     def _positions(self, path: Path) -> IntArray:
         """Positions of the items on a path."""

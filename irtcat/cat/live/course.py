@@ -14,8 +14,7 @@ from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat._common.clock import Clock, Stopwatch, is_duration, system_clock
 from irtcat._common.precision import precision
 from irtcat.bank import ItemBank
-from irtcat.cat.belief.pool import Pool
-from irtcat.cat.belief.state import NONE, RELAXED, CatState
+from irtcat.cat.belief.state import NONE, RELAXED, CatState, Pool
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import check_prepared, start, step
 from irtcat.cat.engine.preparation import prepare

@@ -9,7 +9,7 @@ The kind that needs no server is the SQLite file, by the standard library.
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -79,27 +79,21 @@ class Database(Protocol):
 
     def set_modes(self) -> None:
         """Set modes of the database, once it is known to be a store or empty."""
-        ...
 
     def record(self) -> None:
         """Record what identifies the database, once the tables are made."""
-        ...
 
     def tables(self) -> set[str]:
         """Names of the tables."""
-        ...
 
     def columns(self, table: str) -> list[str]:
         """Names of a table's columns, in order."""
-        ...
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> Cursor:
         """Execute one statement, within `reading` or `writing`."""
-        ...
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         """Execute one statement for every row, within `writing`."""
-        ...
 
     def reading(self, at_once: bool = False) -> AbstractContextManager[None]:
         """A context for reading, which converts errors to `StoreError`.
@@ -107,7 +101,6 @@ class Database(Protocol):
         Args:
             at_once: all statements read the same state of the database.
         """
-        ...
 
     def writing(self, alone: bool = False) -> AbstractContextManager[None]:
         """A context of one transaction: all of it is on disk at its end, or nothing is.
@@ -117,15 +110,12 @@ class Database(Protocol):
         Args:
             alone: no other transaction that is alone runs at the same time (to make tables).
         """
-        ...
 
     def check_integrity(self) -> None:
         """Raise a `StoreError` if the database finds damage in its files."""
-        ...
 
     def close(self) -> None:
         """Release the database."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -224,11 +214,9 @@ class OpenFiles:
         self.check()
 
     def _note(self, name: str) -> None:
-        try:
+        with suppress(OSError):
             status = os.stat(name)
-        except OSError:
-            return
-        self._known.setdefault(name, (status.st_dev, status.st_ino))
+            self._known.setdefault(name, (status.st_dev, status.st_ino))
 
     def check(self) -> None:
         """Raise unless the files are those that were opened.

@@ -9,8 +9,8 @@ from irtcat._common.checks import InputError, argument_error, check_count, check
 from irtcat._common.clock import Clock, utc_text
 from irtcat._files.json import json_value
 from irtcat.bank import ItemBank
-from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import frozen_prior, prior_note
+from irtcat.cat.belief.state import Counts, Pool
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters, session_counts
 from irtcat.cat.live.course import Course

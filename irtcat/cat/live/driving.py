@@ -6,13 +6,12 @@ from typing import Any
 
 from irtcat._common.checks import InputError, argument_error, brief, check_choice
 from irtcat.bank import BankLike, ItemBank
-from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import frozen_prior
-from irtcat.cat.engine.columns import what_identifies
+from irtcat.cat.belief.state import Counts
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
-from irtcat.cat.engine.requirements import checked_bank
+from irtcat.cat.engine.reading import checked_bank, what_identifies
 from irtcat.cat.live.session import Session
 from irtcat.cat.live.store import Store
 from irtcat.cat.rules.exposure import EXPOSURE

@@ -16,19 +16,16 @@ import pandas as pd
 
 from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank, as_bank, numbered
-from irtcat.cat.belief.pool import Counts, Pool
-from irtcat.cat.belief.state import NONE, CatState
+from irtcat.cat.belief.state import NONE, CatState, Counts, Pool
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.plan import ContentPlan, target_plan
-from irtcat.cat.engine.requirements import checked_bank
+from irtcat.cat.engine.reading import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.document import document_of, new_head, prior_flag, read_document
-from irtcat.cat.live.estimates import estimates_of
-from irtcat.cat.live.explanation import explain
-from irtcat.cat.live.full_score import FullScore, score_alone, score_by_prediction
+from irtcat.cat.live.inspection import estimates_of, explain
 from irtcat.cat.live.log import Event, Key
-from irtcat.cat.live.status import SessionStatus
+from irtcat.cat.live.status import FullScore, SessionStatus, score_alone, score_by_prediction
 from irtcat.cat.studies.finished import report_of_one
 from irtcat.cat.studies.report import Report
 from irtcat.responses import Responses

@@ -1,13 +1,172 @@
-"""Status of a session, which a store keeps beside its log: reading it needs no engine."""
+"""Status of a session, which a store keeps beside its log, and its full score; without JAX."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from irtcat.cat.live.full_score import GUARANTEED, FullScore, score_by_bank
-from irtcat.prediction.betting import FINITE
+from irtcat._common.checks import argument_error, check_choice, check_interval
+from irtcat.prediction.betting import (
+    ASYMPTOTIC,
+    FINITE,
+    Bets,
+    betting_interval,
+    normal_interval,
+    score_of,
+)
+from irtcat.prediction.result import UNLIKE, Prediction, whose_scores
+
+BANK = "bank"
+"""Name of the estimator without calibration responses: the curves of the bank."""
+
+GUARANTEED = "guaranteed"
+"""Name of the estimator with the betting interval."""
+
+
+@dataclass(frozen=True)
+class FullScore:
+    """The estimated score of one subject on the full benchmark.
+
+    Attributes:
+        score: the estimate, 0 to 1; NaN without an answer.
+        lower: lower end of its interval.
+        upper: upper end.
+        level: probability of the interval.
+        estimator: how it was estimated, such as "auto: regression"; "bank" for the bank's curves
+            alone.
+        rank: rank among the calibrated subjects and this one, 1 = best; None without them.
+        rank_lower: best rank in the interval.
+        rank_upper: worst rank in the interval.
+        n_calibrated: number of calibrated subjects other than this one.
+        notes: what to know of it.
+        unlike: how the subject is unlike the calibrated ones (see `irtcat.prediction.Prediction`).
+        estimand: whose score the interval is for: "run", "model" or "domain".
+        ranks_of: whose scores the interval of the rank is for; "" without a rank.
+        noise_source: how the noise of the runs is known (see `irtcat.prediction.Prediction`).
+    """
+
+    score: float
+    lower: float
+    upper: float
+    level: float
+    estimator: str
+    rank: int | None = None
+    rank_lower: int | None = None
+    rank_upper: int | None = None
+    n_calibrated: int = 0
+    notes: tuple[str, ...] = ()
+    unlike: str = ""
+    estimand: str = "run"
+    ranks_of: str = ""
+    noise_source: str = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """`notes`, and how the subject is unlike the calibrated ones in words."""
+        return [*self.notes, *([UNLIKE[self.unlike].flag] if self.unlike else [])]
+
+    @property
+    def flag(self) -> str:
+        """`flags` in one text."""
+        return "; ".join(self.flags)
+
+    @property
+    def question(self) -> str:
+        """Whose score and rank these are, in a sentence; empty without a rank."""
+        if not self.ranks_of:
+            return ""
+        return whose_scores(self.estimand, self.ranks_of, self.noise_source)
+
+    def __str__(self) -> str:
+        if not np.isfinite(self.score):
+            return f"no score ({self.flag or 'no responses'})"
+        interval = f"{self.level:.0%} interval {self.lower:.1%} to {self.upper:.1%}"
+        source = "the bank's curves" if self.estimator == BANK else self.estimator
+        return f"{self.score:.1%} ({interval}), by {source}"
+
+
+def score_alone(
+    bets: Bets | None,
+    estimates: Mapping[str, Any],
+    estimator: str,
+    level: float,
+    estimand: str | None = None,
+) -> FullScore:
+    """The score of a session without calibration responses.
+
+    By the draws of `Config.guaranteed` where the estimator uses them, else by the bank's curves.
+
+    Raises:
+        InputError: for an unknown estimator, a level outside (0, 1), or another estimand than
+            this run.
+    """
+    from irtcat.prediction import ESTIMATORS
+
+    check_interval("level", level)
+    check_choice("estimator", estimator, ESTIMATORS)
+    if estimand not in (None, "run"):
+        must = '"run" without responses of calibrated subjects'
+        raise argument_error("estimand", must, estimand)
+    if bets is not None and estimator in (GUARANTEED, "design-based"):
+        return score_by_bets(bets, estimator, level)
+    return score_by_bank(estimates["score"], estimates["score_sd"], level)
+
+
+def score_by_bank(score: float, sd: float, level: float) -> FullScore:
+    """The mean of the score under the bank's curves, with a Normal interval within 0 to 1."""
+    half = NormalDist().inv_cdf(0.5 + level / 2) * sd
+    return FullScore(
+        score=score,
+        lower=max(0.0, score - half),
+        upper=min(1.0, score + half),
+        level=level,
+        estimator=BANK,
+    )
+
+
+def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
+    """The score of a session of `Config.guaranteed`, by "guaranteed" or "design-based"."""
+    bets = Bets(*(np.asarray(leaf, float) for leaf in bets))
+    is_finite = estimator == GUARANTEED
+    score, ends = score_of(bets), (betting_interval if is_finite else normal_interval)(bets, level)
+    return FullScore(
+        score=float(score),
+        lower=float(np.fmin(ends[0], score)),
+        upper=float(np.fmax(ends[1], score)),
+        level=level,
+        estimator=f"{estimator}: {FINITE if is_finite else ASYMPTOTIC}",
+    )
+
+
+def score_by_prediction(prediction: Prediction) -> FullScore:
+    """The only row of a `Prediction`; that items were not asked is no flag of an adaptive test."""
+    row = 0
+    ranks = {
+        name: _as_rank(float(getattr(prediction, name)[row]))
+        for name in ("rank", "rank_lower", "rank_upper")
+    }
+    return FullScore(
+        score=float(prediction.score[row]),
+        lower=float(prediction.lower[row]),
+        upper=float(prediction.upper[row]),
+        level=prediction.level,
+        estimator=str(prediction.methods[row]),
+        n_calibrated=prediction.n_calibrated - int(prediction.known is not None),
+        notes=tuple(prediction.remarks(row)),
+        unlike=str(prediction.unlike[row]),
+        estimand=prediction.estimand,
+        ranks_of=prediction.ranks_of,
+        noise_source=prediction.noise_source,
+        **ranks,
+    )
+
+
+def _as_rank(number: float) -> int | None:
+    return int(number) if np.isfinite(number) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,12 +21,12 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank
-from irtcat.cat.belief.pool import Counts, Pool
+from irtcat.cat.belief.state import Counts, Pool
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import check_prepared, lots
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
-from irtcat.cat.engine.requirements import checked_bank
+from irtcat.cat.engine.reading import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.database import Database
 from irtcat.cat.live.document import new_head
@@ -116,35 +116,6 @@ def _eligible(head: Mapping[str, Any], cell: int) -> np.ndarray | None:
         return None
     limit = np.atleast_2d(np.asarray(head["counts"][0], float))[cell]
     return (lots(head["seed"], len(limit)) < limit).astype(np.int64)
-
-
-def read_counts(db: Database, bank: ItemBank, digest: str, config: Config) -> Counts:
-    """The counts of one bank and configuration from the tables."""
-    blank = blank_counts(config.exposure, bank.n_items)
-    administered, eligible = (np.zeros(np.atleast_2d(blank.administered).shape) for _ in range(2))
-    sessions = np.zeros(len(administered))
-    position = {name: i for i, name in enumerate(bank.item_ids.tolist())}
-    key = (digest, config.hash())
-    with db.reading(at_once=True):
-        rows = db.execute(
-            "SELECT cell, item, given FROM exposure WHERE bank = ? AND config = ?", key
-        ).fetchall()
-        visits = db.execute(
-            "SELECT cell, sessions, eligible FROM visits WHERE bank = ? AND config = ?", key
-        ).fetchall()
-    for cell, item, count in rows:
-        administered[cell, position[item]] = count
-    for cell, count, blob in visits:
-        sessions[cell] = count
-        eligible[cell] = count if blob is None else np.frombuffer(blob, np.int64)
-    shape = blank.administered.shape
-    return updated(
-        blank,
-        config.exposure,
-        administered.reshape(shape),
-        eligible.reshape(shape),
-        sessions.reshape(shape[:-1]),
-    )
 
 
 class StoredSession(Session):
@@ -399,8 +370,22 @@ class Store(StoreFile):
 
     def counts(self, bank: ItemBank, config: Config) -> Counts:
         """Exposure over the store's sessions with this bank and configuration."""
-        with self._db.reading():
-            return read_counts(self._db, bank, bank.hash(), config)
+        blank = blank_counts(config.exposure, bank.n_items)
+        administered, eligible = np.zeros((2, *np.atleast_2d(blank.administered).shape))
+        sessions = np.zeros(len(administered))
+        position = {name: i for i, name in enumerate(bank.item_ids.tolist())}
+        key = (bank.hash(), config.hash())
+        with self._db.reading(at_once=True):
+            query = "SELECT cell, item, given FROM exposure WHERE bank = ? AND config = ?"
+            for cell, item, count in self._db.execute(query, key).fetchall():
+                administered[cell, position[item]] = count
+            query = "SELECT cell, sessions, eligible FROM visits WHERE bank = ? AND config = ?"
+            for cell, count, blob in self._db.execute(query, key).fetchall():
+                sessions[cell] = count
+                eligible[cell] = count if blob is None else np.frombuffer(blob, np.int64)
+        shape = blank.administered.shape
+        counts = administered.reshape(shape), eligible.reshape(shape), sessions.reshape(shape[:-1])
+        return updated(blank, config.exposure, *counts)
 
     def prepared(self, bank: ItemBank, config: Config) -> Pool:
         """The bank as returned by `prepare`; made once for all sessions of this store."""

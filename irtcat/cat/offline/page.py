@@ -27,14 +27,12 @@ from irtcat._files.json import json_text, json_value
 from irtcat._files.writing import replacing
 from irtcat._version import __version__
 from irtcat.bank import BankLike, ItemBank
-from irtcat.cat.belief.pool import Plan
+from irtcat.cat.belief.state import Plan
 from irtcat.cat.engine.choice import context_of
-from irtcat.cat.engine.config import Config
+from irtcat.cat.engine.config import Config, rule_names
 from irtcat.cat.engine.engine import start
 from irtcat.cat.engine.preparation import prepare
-from irtcat.cat.engine.requirements import checked_bank
-from irtcat.cat.rows import as_part
-from irtcat.cat.rules.stopping import single_rules
+from irtcat.cat.engine.reading import checked_bank
 from irtcat.models import CUMULATIVE, SOFTMAX, item_categories
 
 OFFLINE_TEST = FileFormat("irtcat-offline-test", "an offline test")
@@ -113,22 +111,12 @@ def document_of(bank: BankLike, config: Config) -> dict[str, Any]:
 
 def check_rules(config: Config) -> None:
     """Raise for rules that the engine in JavaScript does not have; all of them are named."""
-    names = {
-        "criterion": [config.criterion],
-        "method": [as_part("method", config.method).name],
-        "prior": [config.prior],
-        "stopping": [rule.name for rule in single_rules(config.stopping)],
-        "start": [config.start.name],
-        "content": [rule.name for rule in config.content],
-        "exposure": [config.exposure.name],
-    }
-    faults = []
-    for part, used in names.items():
-        takes = ", ".join(RULES[part])
-        for name in dict.fromkeys(used):
-            if name not in RULES[part]:
+    names, faults = rule_names(config), []
+    for part, takes in RULES.items():
+        for name in dict.fromkeys(names[part]):
+            if name not in takes:
                 why = "draws at random; " if (part, name) in AT_RANDOM else ""
-                faults.append(f"{part} {name} ({why}a page takes {takes})")
+                faults.append(f"{part} {name} ({why}a page takes {', '.join(takes)})")
     for part, value, most in (("batch", config.batch, 1), ("sampled", config.sampled, 0)):
         if value > most:
             why = "draws at random; " if part == "sampled" else ""

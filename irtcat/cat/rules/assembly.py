@@ -251,15 +251,10 @@ def conflict(constraints: Constraints, forced: IntArray, most: Any = 1.0) -> lis
         Chinneck & Dravnieks (1991), ORSA Journal on Computing 3, 157-168.
     """
     n = constraints.matrix.shape[1]
-    numbers = constraints.number.tolist()
-    of_low = [
-        ("least" if r == "group" else str(r), k)
-        for r, k in zip(constraints.rule, numbers, strict=True)
-    ]
-    of_high = [
-        ("most" if r == "group" else str(r), k)
-        for r, k in zip(constraints.rule, numbers, strict=True)
-    ]
+    rows = list(zip(constraints.rule.tolist(), constraints.number.tolist(), strict=True))
+    of_low, of_high = (
+        [(bound if rule == "group" else rule, k) for rule, k in rows] for bound in ("least", "most")
+    )
     first = [("first", int(index)) for index in forced]
 
     def feasible(rules: list[tuple[str, int]]) -> bool:

@@ -23,8 +23,7 @@ from jaxtyping import Array, Bool
 
 from irtcat._common.registry import Registry
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.cat.belief.pool import Plan
-from irtcat.cat.belief.state import NONE, Context
+from irtcat.cat.belief.state import NONE, Context, Plan
 from irtcat.cat.rows import GROUP, ContentRule
 from irtcat.cat.rules.assembly import Rules
 

@@ -11,6 +11,7 @@ likelihood and the posterior as probabilities of the nodes, ``P_k`` the probabil
 ``m_k = sum_q w_q P_k(theta_q)`` its predictive probability.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -18,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from irtcat._common.registry import Registry
-from irtcat.cat.belief.curves import Matrices, category_terms
-from irtcat.cat.belief.state import Context
+from irtcat.cat.belief.curves import category_terms
+from irtcat.cat.belief.state import Context, answer_shares, informs, is_answered
 from irtcat.cat.rows import GROUP, Criterion
 from irtcat.cat.rules.estimators import estimate
 from irtcat.prediction.factor_scores import LONGEST_STEP, NEWTON_STEPS
@@ -138,15 +139,7 @@ def _expected_information(context: Context, observed: bool) -> Values:
             warm=state.warm if pool.warm is None else state.warm + pool.warm[item],
         )
         log_like = context.log_like + pool.log_p[item, answer]
-        context_after = Context(
-            pool=pool,
-            config=context.config,
-            state=state,
-            log_like=log_like,
-            theta=context.theta,
-            se=context.se,
-        )
-        theta = estimate(context_after).theta
+        theta = estimate(replace(context, state=state, log_like=log_like)).theta
         single_item = jax.tree.map(lambda leaf: leaf[item], pool.model)
         if not observed:
             return category_terms(single_item, theta)[2]
@@ -385,9 +378,8 @@ def factor_posterior(context: Context) -> FactorPosterior:
     assert pool.factors is not None  # the rows that use it need them
     intercepts, loadings = pool.factors[:, 0], pool.factors[:, 1:]
     one = jnp.eye(loadings.shape[1], dtype=loadings.dtype)
-    answered = (state.items >= 0) & (state.answers >= 0)
+    answered, share = is_answered(state), answer_shares(pool, state)
     item = jnp.where(answered, state.items, 0)
-    share = state.answers / jnp.maximum(pool.top[item], 1)
     a, b = loadings[item], intercepts[item]
 
     def move(_: Array, mean: Array) -> Array:
@@ -400,10 +392,9 @@ def factor_posterior(context: Context) -> FactorPosterior:
     mean = jax.lax.fori_loop(0, NEWTON_STEPS, move, jnp.zeros(one.shape[0], loadings.dtype))
     p = jax.nn.sigmoid(intercepts + loadings @ mean)
     weight = p * (1 - p)
-    skipped = jnp.where(~answered & (state.items >= 0), state.items, pool.n_items)
-    informs = state.administered.at[skipped].set(False, mode="drop")
-    cov = jnp.linalg.inv((loadings.T * jnp.where(informs, weight, 0)) @ loadings + one)
-    return FactorPosterior(loadings, weight, cov, informs)
+    counts = informs(state)
+    cov = jnp.linalg.inv((loadings.T * jnp.where(counts, weight, 0)) @ loadings + one)
+    return FactorPosterior(loadings, weight, cov, counts)
 
 
 def _precision(context: Context) -> Float[Array, "dims dims"]:
@@ -411,23 +402,9 @@ def _precision(context: Context) -> Float[Array, "dims dims"]:
 
     Within a batch these include the items chosen before.
     """
-    state, pool = context.state, context.pool
-    skipped = (state.items >= 0) & (state.answers < 0)
-    skipped_item = jnp.where(skipped, state.items, pool.n_items)
-    counts = (state.administered & ~pool.pretest).at[skipped_item].set(False, mode="drop")
+    counts = informs(context.state) & ~context.pool.pretest
     total = jnp.where(counts[:, None, None], context.matrices, 0).sum(axis=0)
-    return pool.belief.prior_precision(context) + total
-
-
-def d_value(precision: Float[Array, "dims dims"], matrices: Matrices) -> Values:
-    """Gain in the log-determinant of the precision by each item."""
-    return jnp.linalg.slogdet(precision + matrices)[1] - jnp.linalg.slogdet(precision)[1]
-
-
-def a_value(precision: Float[Array, "dims dims"], matrices: Matrices) -> Values:
-    """Reduction of the sum of the variances by each item."""
-    after = jnp.linalg.inv(precision + matrices)
-    return jnp.trace(jnp.linalg.inv(precision)) - jnp.trace(after, axis1=1, axis2=2)
+    return context.pool.belief.prior_precision(context) + total
 
 
 def d_optimal(context: Context) -> Values:
@@ -438,7 +415,8 @@ def d_optimal(context: Context) -> Values:
     References:
         Segall (1996), Psychometrika 61, 331-354, eq. 18.
     """
-    return d_value(_precision(context), context.matrices)
+    before = _precision(context)
+    return jnp.linalg.slogdet(before + context.matrices)[1] - jnp.linalg.slogdet(before)[1]
 
 
 def t_optimal(context: Context) -> Values:
@@ -456,7 +434,9 @@ def a_optimal(context: Context) -> Values:
     References:
         Mulder & van der Linden (2009), Psychometrika 74, 273-296, section 3.
     """
-    return a_value(_precision(context), context.matrices)
+    before = _precision(context)
+    after = jnp.linalg.inv(before + context.matrices)
+    return jnp.trace(jnp.linalg.inv(before)) - jnp.trace(after, axis1=1, axis2=2)
 
 
 CRITERIA: Registry[Criterion] = Registry(

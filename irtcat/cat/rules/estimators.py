@@ -18,10 +18,9 @@ from jaxtyping import Array
 
 from irtcat._common.checks import check_choice, check_positive
 from irtcat._common.registry import Registry
-from irtcat.cat.belief.belief import Estimate
 from irtcat.cat.belief.curves import category_terms
 from irtcat.cat.belief.line import highest, if_needed, integral, mode, terms_of, with_error
-from irtcat.cat.belief.state import Context
+from irtcat.cat.belief.state import Context, Estimate
 from irtcat.cat.rows import GROUP, Method, as_part
 from irtcat.models import take
 from irtcat.scoring import bias_slope
@@ -164,16 +163,14 @@ def _bound(context: Context, up: Array) -> Array:
 def _step(context: Context, up: Array) -> Array:
     """A fixed step from the last estimate."""
     size = context.config.constant_step
-    return jnp.clip(
-        context.theta + jnp.where(up, size, -size), context.pool.nodes[0], context.pool.nodes[-1]
-    )
+    return context.pool.belief.clip(context.theta + jnp.where(up, size, -size))
 
 
 def _halfway(context: Context, up: Array) -> Array:
     """Halfway from the last estimate to the hardest or easiest item of the pool."""
     end = jnp.where(up, context.pool.b.max(), context.pool.b.min())
     # Of flat items difficulties are as large as 1e17, and no subject is there.
-    return jnp.clip(0.5 * (context.theta + end), context.pool.nodes[0], context.pool.nodes[-1])
+    return context.pool.belief.clip(0.5 * (context.theta + end))
 
 
 CONSTANT: dict[str, Callable[[Context, Array], Array] | str] = {

@@ -18,8 +18,7 @@ from jaxtyping import Array
 from irtcat._common.argmax import first_best
 from irtcat._common.checks import argument_error, check_count
 from irtcat._common.registry import Registry
-from irtcat.cat.belief.pool import Counts
-from irtcat.cat.belief.state import Context
+from irtcat.cat.belief.state import Context, Counts
 from irtcat.cat.rows import GROUP, ExposureRule, Part, Settings
 
 LARGEST_SET = 50

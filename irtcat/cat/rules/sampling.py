@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from irtcat.cat.belief.state import DRAWS, CatState, Context, uniforms
+from irtcat.cat.belief.state import DRAWS, CatState, Context, answer_shares, is_answered, uniforms
 from irtcat.cat.rows import Settings
 from irtcat.prediction.betting import Draw, draw_of
 
@@ -38,13 +38,8 @@ def chances(context: Context, open_items: Array) -> Array:
         Active Testing, ICML (answers of models, the chances by a model of them).
     """
     spread = context.pool.score_weights * (jnp.sqrt(context.curves.variance) @ context.posterior)
-    return with_floor(jnp.where(open_items, spread, 0.0), open_items, context.config.uniform)
-
-
-def with_floor(spread: Any, open_items: Any, share: float = FLOOR) -> Any:
-    """``1 - share`` in proportion to ``spread``, and ``share`` uniform, along the last axis."""
-    uniform = open_items / jnp.maximum(open_items.sum(axis=-1, keepdims=True), 1)
-    total = spread.sum(axis=-1, keepdims=True)
+    spread, share = jnp.where(open_items, spread, 0.0), context.config.uniform
+    uniform, total = open_items / jnp.maximum(open_items.sum(), 1), spread.sum()
     proportional = jnp.where(total > 0, spread / jnp.where(total > 0, total, 1.0), uniform)
     return (1 - share) * proportional + share * uniform
 
@@ -62,15 +57,11 @@ def draw_from(
         tuning: sums by which the predictions are recalibrated, over the draws before.
     """
     pool = before.pool
-    is_asked, is_answered = state.items >= 0, (state.items >= 0) & (state.answers >= 0)
-    # JAX divides whole numbers in float32.
-    answers = jnp.maximum(state.answers, 0).astype(pool.score_weights.dtype)
-    share = answers / jnp.maximum(pool.top[jnp.maximum(state.items, 0)], 1)
-    at = jnp.where(is_asked, state.items, pool.n_items)
+    answered, share = is_answered(state), answer_shares(pool, state)
+    at = jnp.where(state.items >= 0, state.items, pool.n_items)
     blank = jnp.zeros(pool.n_items + 1, pool.score_weights.dtype)
     lower, upper = (
-        blank.at[at].set(jnp.where(is_answered, share, unknown).astype(blank.dtype))[:-1]
-        for unknown in (0.0, 1.0)
+        blank.at[at].set(jnp.where(answered, share, unknown))[:-1] for unknown in (0.0, 1.0)
     )
     return draw_of(
         pool.score_weights,

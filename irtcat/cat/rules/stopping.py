@@ -26,7 +26,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.registry import Registry
 from irtcat.cat.belief.line import log_likelihood_of
-from irtcat.cat.belief.state import Context
+from irtcat.cat.belief.state import Context, answer_shares, is_answered
 from irtcat.cat.rows import GROUP, Part, StoppingRule, Word, as_part, part
 from irtcat.cat.rules.criteria import factor_posterior
 from irtcat.prediction.betting import betting_interval
@@ -210,14 +210,12 @@ def score_moments(context: Context) -> tuple[Array, Array]:
     A skipped item is predicted like an item that was not asked.
     """
     pool, curves, state = context.pool, context.curves, context.state
-    answered = (state.items >= 0) & (state.answers >= 0)
+    answered = is_answered(state)
     item = jnp.where(answered, state.items, 0)
-    # JAX divides whole numbers in float32.
-    share = state.answers.astype(pool.score_weights.dtype) / jnp.maximum(pool.top[item], 1)
-    observed = jnp.where(answered, pool.score_weights[item] * share, 0.0).sum()
+    observed = jnp.where(answered, pool.score_weights[item] * answer_shares(pool, state), 0.0).sum()
     position = jnp.where(answered, state.items, pool.n_items)
-    is_answered = jnp.zeros(pool.n_items + 1, bool).at[position].set(True)[:-1]
-    t = jnp.where(is_answered, 0.0, pool.score_weights)
+    is_known = jnp.zeros(pool.n_items + 1, bool).at[position].set(True)[:-1]
+    t = jnp.where(is_known, 0.0, pool.score_weights)
     mean, spread = t @ curves.mean, t**2 @ curves.variance
     centre = context.posterior @ mean
     return observed + centre, context.posterior @ ((mean - centre) ** 2 + spread)

@@ -4,7 +4,6 @@ import functools
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -17,9 +16,8 @@ from irtcat._common.compilation import BEST, jit
 from irtcat._common.executors import check_executor, in_order
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.cat.belief.pool import Counts, Pool
 from irtcat.cat.belief.priors import mixture_moments
-from irtcat.cat.belief.state import ANSWERS, CatState, uniforms
+from irtcat.cat.belief.state import ANSWERS, CatState, Counts, Pool, uniforms
 from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import _start, _step
@@ -48,7 +46,11 @@ Progress = Callable[[int, int], None]
 """Called with the number of subjects done and the total number."""
 
 
-def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
+Respond = Callable[[Pool, CatState, Any], Array]
+"""The answers to the items asked, of a subject with this ability or these recorded answers."""
+
+
+def drawn_answers(pool: Pool, state: CatState, theta: Array) -> Array:
     """Answers to the items asked, drawn at the true ability.
 
     The random number depends on the subject and the item only, not on the step: a subject gives the
@@ -63,14 +65,20 @@ def _answer(pool: Pool, config: Config, state: CatState, theta: Array) -> Array:
     return jax.vmap(one)(state.asked)
 
 
-def _run(
+def recorded_answers(pool: Pool, state: CatState, row: Array) -> Array:
+    """The recorded answers to the items asked."""
+    return row[jnp.maximum(state.asked, 0)].astype(jnp.int32)
+
+
+@functools.partial(jit, static_argnames=("config", "respond"), options=BEST)  # a twentieth faster
+def run_block(
     pool: Pool,
     config: Config,
+    respond: Respond,
     priors: Array,
     allowed: Array | None,
     seeds: Array,
-    respond: Callable[[CatState, Any], Array],
-    inputs: Array,
+    values: Array,
 ) -> tuple[Sessions, Array]:
     """Run a block of sessions from start to end; return the results and the eligible items."""
     state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s))(priors, allowed, seeds)
@@ -79,13 +87,13 @@ def _run(
         return (state.stop == 0).any()
 
     def advance(state: CatState) -> CatState:
-        def one(state: CatState, subject_input: Any) -> CatState:
-            answers = respond(state, subject_input)
+        def one(state: CatState, subject_value: Any) -> CatState:
+            answers = respond(pool, state, subject_value)
             taken = pool.seconds[jnp.maximum(state.asked, 0)]
             seconds = jnp.where(state.asked >= 0, taken, 0).sum()
             return _step(pool, config, state, answers, seconds)
 
-        return jax.vmap(one)(state, inputs)
+        return jax.vmap(one)(state, values)
 
     state = jax.lax.while_loop(going, advance, state)
     score = jax.vmap(lambda s: score_moments(context_of(pool, config, s)))(state)
@@ -99,117 +107,77 @@ def _run(
     return sessions, jax.vmap(eligible)(state)
 
 
-@functools.partial(jit, static_argnames=("config",), options=BEST)  # a twentieth faster
-def simulated(
-    pool: Pool, config: Config, priors: Array, allowed: Array | None, seeds: Array, theta: Array
-) -> tuple[Sessions, Array]:
-    def respond(state: CatState, theta: Array) -> Array:
-        return _answer(pool, config, state, theta)
-
-    return _run(pool, config, priors, allowed, seeds, respond, theta)
-
-
-@functools.partial(jit, static_argnames=("config",), options=BEST)
-def replayed(
-    pool: Pool, config: Config, priors: Array, allowed: Array | None, seeds: Array, x: Array
-) -> tuple[Sessions, Array]:
-    def respond(state: CatState, row: Array) -> Array:
-        return row[jnp.maximum(state.asked, 0)].astype(jnp.int32)
-
-    return _run(pool, config, priors, allowed, seeds, respond, x)
-
-
-class _Inputs(NamedTuple):
-    """A block of subjects: priors, allowed items, seeds, and abilities or recorded answers."""
+class Subjects(NamedTuple):
+    """Subjects: priors, allowed items, seeds, and abilities or recorded answers."""
 
     priors: FloatArray
     allowed: BoolArray | None
     seeds: np.ndarray
     values: np.ndarray
 
+    @staticmethod
+    def seeded(
+        priors: FloatArray, allowed: BoolArray | None, values: np.ndarray, seed: int
+    ) -> "Subjects":
+        """Subjects with seeds of their own."""
+        words = np.random.SeedSequence(seed).generate_state(2 * len(values)).reshape(-1, 2)
+        return Subjects(priors, allowed, words.astype(np.uint32), values)
 
-class _Shared(NamedTuple):
-    """What the blocks share in other processes."""
 
-    pool: Pool
-    config: Config
-    program: Callable[..., tuple[Sessions, Array]]
-    width: str
-
-
-def _in_worker(shared: _Shared, inputs: _Inputs) -> tuple[Sessions, np.ndarray]:
+def _in_worker(shared: tuple[Pool, Config, Respond], block: Subjects) -> tuple[Sessions, Any]:
     """Compute a block, in any process."""
-    with precision(shared.width):
-        results = shared.program(shared.pool, shared.config, *inputs)
-        sessions, eligible = jax.tree.map(np.asarray, results)
+    with precision(str(shared[0].nodes.dtype)):
+        sessions, eligible = jax.tree.map(np.asarray, run_block(*shared, *block))
     return sessions, eligible
 
 
-@dataclass(frozen=True)
-class BlockPlan:
-    """How a simulation is divided into blocks."""
+def run_blocks(
+    pool: Pool,
+    config: Config,
+    respond: Respond,
+    subjects: Subjects,
+    size: int,
+    progress: Progress | None,
+    executor: Executor | None,
+) -> tuple[Sessions, Counts]:
+    """Run all sessions in blocks, all of the same shape, and update the counts of exposure."""
+    updates, n = EXPOSURE[config.exposure.name].updates, len(subjects.values)
+    blocks: list[Sessions] = []
+    starts = range(0, n, size)
 
-    n: int
-    block: int
-    program: Callable[..., tuple[Sessions, Array]]
-    progress: Progress | None
-    executor: Executor | None
+    def report(n_blocks: int) -> None:
+        if progress is not None:
+            progress(min(n_blocks * size, n), n)
 
-    def run(
-        self,
-        pool: Pool,
-        config: Config,
-        priors: FloatArray,
-        allowed: BoolArray | None,
-        inputs: np.ndarray,
-        seed: int,
-    ) -> tuple[Sessions, Counts]:
-        """Run all blocks, all of the same shape, and update the counts of exposure."""
-        updates = EXPOSURE[config.exposure.name].updates
-        blocks: list[Sessions] = []
-        words = np.random.SeedSequence(seed).generate_state(2 * self.n).reshape(-1, 2)
-        starts = range(0, self.n, self.block)
+    def block_from(start: int) -> Subjects:
+        rows = np.minimum(start + np.arange(size), n - 1)
+        block: Subjects = jax.tree.map(lambda leaf: leaf[rows], subjects)
+        return block._replace(priors=block.priors.astype(pool.nodes.dtype))
 
-        def inputs_from(start: int) -> _Inputs:
-            rows = np.minimum(start + np.arange(self.block), self.n - 1)
-            return _Inputs(
-                priors=priors[rows].astype(pool.nodes.dtype),
-                allowed=None if allowed is None else allowed[rows],
-                seeds=words[rows].astype(np.uint32),
-                values=inputs[rows],
-            )
-
-        running: deque[tuple[Sessions, Any]] = deque()
-        if self.executor is not None:
-            arrays = jax.tree.map(np.asarray, pool)  # pickled arrays of JAX lose their float64
-            shared = _Shared(arrays, config, self.program, str(pool.nodes.dtype))
-            tasks = map(inputs_from, starts)
-            running.extend(in_order(_in_worker, shared, tasks, self.executor, self._report))
-        # Blocks that do not depend on each other's counts are computed two at a time.
-        ahead = 1 if updates else AHEAD
-        sent = 0 if self.executor is None else len(starts)
-        for begin in starts:
-            while sent < len(starts) and len(running) < ahead:
-                running.append(self.program(pool, config, *inputs_from(starts[sent])))
-                sent += 1
-            padded, eligible = running.popleft()
-            n_real = int(min(self.block, self.n - begin))
-            block_sessions = Sessions(*(np.asarray(leaf)[:n_real] for leaf in padded))
-            blocks.append(block_sessions)
-            eligible_here = np.asarray(eligible)[:n_real] if updates else None
-            cells = _cells(pool, config, block_sessions, priors[begin : begin + n_real])
-            added = tally(config.exposure, pool.n_items, block_sessions.items, cells, eligible_here)
-            counts = updated(pool.counts, config.exposure, *added)
-            pool = pool.with_counts(counts)
-            if self.executor is None:
-                self._report(begin // self.block + 1)
-        sessions = Sessions(*(np.concatenate(leaves) for leaves in zip(*blocks, strict=True)))
-        return sessions, pool.counts
-
-    def _report(self, n_blocks: int) -> None:
-        """Report that so many blocks are done."""
-        if self.progress is not None:
-            self.progress(min(n_blocks * self.block, self.n), self.n)
+    running: deque[tuple[Sessions, Any]] = deque()
+    if executor is not None:
+        arrays = jax.tree.map(np.asarray, pool)  # pickled arrays of JAX lose their float64
+        tasks = map(block_from, starts)
+        running.extend(in_order(_in_worker, (arrays, config, respond), tasks, executor, report))
+    # Blocks that do not depend on each other's counts are computed two at a time.
+    ahead = 1 if updates else AHEAD
+    sent = 0 if executor is None else len(starts)
+    for begin in starts:
+        while sent < len(starts) and len(running) < ahead:
+            running.append(run_block(pool, config, respond, *block_from(starts[sent])))
+            sent += 1
+        padded, eligible = running.popleft()
+        n_real = int(min(size, n - begin))
+        block = Sessions(*(np.asarray(leaf)[:n_real] for leaf in padded))
+        blocks.append(block)
+        eligible_here = np.asarray(eligible)[:n_real] if updates else None
+        cells = _cells(pool, config, block, subjects.priors[begin : begin + n_real])
+        added = tally(config.exposure, pool.n_items, block.items, cells, eligible_here)
+        pool = pool.with_counts(updated(pool.counts, config.exposure, *added))
+        if executor is None:
+            report(begin // size + 1)
+    sessions = Sessions(*(np.concatenate(leaves) for leaves in zip(*blocks, strict=True)))
+    return sessions, pool.counts
 
 
 def _cells(pool: Pool, config: Config, sessions: Sessions, priors: FloatArray) -> IntArray:
@@ -225,11 +193,19 @@ def _cells(pool: Pool, config: Config, sessions: Sessions, priors: FloatArray) -
     return np.asarray(cell_of(before[:, steps], cuts))
 
 
-def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
+def block_size(
+    pool: Pool, config: Config, n: int, block: int | None, executor: Executor | None
+) -> int:
+    """Subjects at a time; raises for an executor that cannot be used."""
+    check_executor(executor)
+    updates = EXPOSURE[config.exposure.name].updates
+    if executor is not None and updates:
+        must = f"None with the exposure rule {config.exposure.name}, which uses the counts so far"
+        raise argument_error("executor", must, type(executor).__name__)
     if block is not None:
         check_count("block", block)
         return min(block, n)
-    if EXPOSURE[config.exposure.name].updates:
+    if updates:
         return min(SMALL_BLOCK, n)
     width = pool.n_items * pool.p.shape[1] * (16 if config.batch > 1 else 1)
     width *= pool.belief.nodes_per_subject
@@ -238,20 +214,3 @@ def _block_size(pool: Pool, config: Config, n: int, block: int | None) -> int:
     if jax.default_backend() == "cpu":
         most = min(most, BLOCK)
     return -(-n // -(-n // most))  # blocks of equal size
-
-
-def planned(
-    pool: Pool,
-    config: Config,
-    n: int,
-    block: int | None,
-    program: Any,
-    progress: Progress | None,
-    executor: Executor | None,
-) -> BlockPlan:
-    """The plan of a simulation; raises for an executor that cannot be used."""
-    check_executor(executor)
-    if executor is not None and EXPOSURE[config.exposure.name].updates:
-        must = f"None with the exposure rule {config.exposure.name}, which uses the counts so far"
-        raise argument_error("executor", must, type(executor).__name__)
-    return BlockPlan(n, _block_size(pool, config, n, block), program, progress, executor)

@@ -11,7 +11,7 @@ from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.bank import BankLike
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
-from irtcat.cat.engine.requirements import checked_bank
+from irtcat.cat.engine.reading import checked_bank
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.studies.simulation import simulate
 from irtcat.models import ability_points

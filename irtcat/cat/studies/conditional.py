@@ -1,4 +1,4 @@
-"""Errors of the estimates given the true ability, from simulated sessions."""
+"""Errors of estimates by true ability, from sessions of any origin."""
 
 from typing import Any
 
@@ -7,55 +7,14 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count, finite_vector
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.cat.studies.report import Report, mean_of_finite
 
 BINS = 10
 
 
-def conditional_errors(report: Report, at: Any = None, *, bins: int = BINS) -> pd.DataFrame:
-    """Bias and conditional standard error of the estimates by true ability.
-
-    The conditional standard error (CSEM) is the SD of ``estimate - truth`` over sessions of the
-    same true ability, with ``n - 1``; its own standard error is near ``CSEM / sqrt(2 (n - 1))``.
-    The mean SE that the sessions state should agree with it. A Bayesian estimate (EAP, MAP) is
-    biased towards the mean of the prior; the SE that it states is near ``rmse``, averaged over the
-    population.
-
-    Args:
-        report: sessions simulated for one ability, best for a grid of abilities with many sessions
-            each: `simulate` with ``theta=np.repeat(grid, 200)``.
-        at: edges of bins of true ability, in rising order; sessions outside are left out. By
-            default one row for each true ability that occurs at least twice if all do, else
-            ``bins`` bins with equal numbers of sessions.
-        bins: number of these bins.
-
-    Returns:
-        One row per ability or bin: ``theta`` (mean true ability), ``sessions``, ``bias``, ``csem``
-        (NaN with one session), ``rmse``, ``se`` (mean of the stated finite SEs) and ``items`` (mean
-        length).
-
-    Raises:
-        InputError: for sessions of several abilities, or edges out of order.
-
-    Example:
-        >>> from irtcat import ItemBank
-        >>> from irtcat.cat import Config, simulate
-        >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
-        >>> report = simulate(bank, np.repeat([-1.0, 0.0, 1.0], 50), Config(max_items=10), seed=1)
-        >>> table = conditional_errors(report)
-        >>> table.theta.tolist(), table.sessions.tolist(), bool((table.csem < 0.6).all())
-        ([-1.0, 0.0, 1.0], [50, 50, 50], True)
-
-    References:
-        Weiss & Kingsbury (1984), Journal of Educational Measurement 21, 361-375; Green et al.
-        (1984), the same 21, 347-360.
-    """
-    if not isinstance(report, Report):
-        must = "a report of `simulate` or `replay`"
-        raise argument_error("report", must, type(report).__name__)
-    if report.truth.ndim != 1:
-        raise argument_error("report", "a report of one ability", f"{report.truth.shape[1]}")
-    return errors_by_ability(report.truth, report.theta, report.se, report.n_items, at, bins)
+def mean_of_finite(values: FloatArray) -> float:
+    """Mean of the finite values; NaN without any (the SE of an estimate at a bound is infinite)."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else np.nan
 
 
 def errors_by_ability(
@@ -76,13 +35,39 @@ def errors_by_ability(
         at: as for `conditional_errors`.
         bins: as for `conditional_errors`.
     """
-    group, n_groups = _groups(truth, at, bins)
+    check_count("bins", bins)
+    if at is None:
+        _, group, counts = np.unique(truth, return_inverse=True, return_counts=True)
+        if counts.min() == 1:
+            return errors_in_bins(truth, theta, se, n_items, bins)
+        return _errors_in_groups(truth, theta, se, n_items, group.ravel())
+    edges = finite_vector("at", at)
+    if len(edges) < 2 or (np.diff(edges) <= 0).any():
+        raise argument_error("at", "two or more edges in rising order", at)
+    group = np.searchsorted(edges, truth, side="right") - 1
+    group[truth == edges[-1]] = len(edges) - 2
+    group = np.where(group < len(edges) - 1, group, -1)
+    return _errors_in_groups(truth, theta, se, n_items, group)
+
+
+def errors_in_bins(
+    truth: FloatArray, theta: FloatArray, se: FloatArray, n_items: IntArray, bins: int
+) -> pd.DataFrame:
+    """The same table for bins with equal numbers of sessions; empty bins are left out."""
+    edges = np.unique(np.quantile(truth, np.linspace(0, 1, bins + 1)))
+    last = max(len(edges) - 2, 0)
+    group = np.clip(np.searchsorted(edges, truth, side="right") - 1, 0, last)
+    return _errors_in_groups(truth, theta, se, n_items, group)
+
+
+def _errors_in_groups(
+    truth: FloatArray, theta: FloatArray, se: FloatArray, n_items: IntArray, group: IntArray
+) -> pd.DataFrame:
+    """One row for each group with sessions; those of group -1 are left out."""
     rows = []
-    for number in range(n_groups):
+    for number in np.unique(group[group >= 0]):
         selected = group == number
-        if not selected.any():
-            continue
-        error, errors = theta[selected] - truth[selected], se[selected]
+        error = theta[selected] - truth[selected]
         rows.append(
             {
                 "theta": truth[selected].mean(),
@@ -90,28 +75,9 @@ def errors_by_ability(
                 "bias": error.mean(),
                 "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
                 "rmse": np.sqrt((error**2).mean()),
-                "se": mean_of_finite(errors),
+                "se": mean_of_finite(se[selected]),
                 "items": n_items[selected].mean(),
             }
         )
     columns = ["theta", "sessions", "bias", "csem", "rmse", "se", "items"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _groups(truth: FloatArray, at: Any, bins: int) -> tuple[IntArray, int]:
-    """Group of each session, -1 for none, and the number of groups."""
-    check_count("bins", bins)
-    if at is None:
-        values, group, counts = np.unique(truth, return_inverse=True, return_counts=True)
-        if counts.min() > 1:
-            return group.ravel(), len(values)
-        edges = np.unique(np.quantile(truth, np.linspace(0, 1, bins + 1)))
-    else:
-        edges = finite_vector("at", at)
-        if len(edges) < 2 or (np.diff(edges) <= 0).any():
-            raise argument_error("at", "two or more edges in rising order", at)
-    if len(edges) == 1:
-        return np.zeros(len(truth), int), 1
-    group = np.searchsorted(edges, truth, side="right") - 1
-    group[truth == edges[-1]] = len(edges) - 2
-    return np.where(group < len(edges) - 1, group, -1), len(edges) - 1

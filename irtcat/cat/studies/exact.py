@@ -13,15 +13,14 @@ from jaxtyping import Array
 from irtcat._common.checks import argument_error, is_number
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
-from irtcat._common.types import FloatArray
-from irtcat.bank import BankLike, ItemBank
-from irtcat.cat.belief.pool import Pool
+from irtcat.bank import BankLike
 from irtcat.cat.belief.priors import prior_rows
+from irtcat.cat.belief.state import Pool
 from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import blank
 from irtcat.cat.engine.preparation import prepare
-from irtcat.cat.engine.requirements import checked_bank
+from irtcat.cat.engine.reading import checked_bank
 from irtcat.cat.rules.estimators import estimate
 from irtcat.models import item_categories
 
@@ -103,15 +102,10 @@ def exact_distribution(
     with precision("float64"):
         pool = prepare(test, config)
         estimates = _estimates(pool, config, jnp.asarray(row, float), jnp.asarray(patterns))
-    curves = _curves(test, theta)
+    curves = np.asarray(test.category_probabilities([theta]))[:, 0]
     probability = curves[np.arange(len(ids)), patterns].prod(axis=1)
     table = pd.DataFrame(patterns, columns=pd.Index(ids, dtype=object))
     return table.assign(theta=np.asarray(estimates), probability=probability)
-
-
-def _curves(bank: ItemBank, theta: float) -> FloatArray:
-    """Probabilities of the answers at one ability, items x categories."""
-    return np.asarray(bank.category_probabilities([theta]))[:, 0]
 
 
 def _estimator_only(config: Config, length: int) -> Config:

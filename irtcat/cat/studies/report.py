@@ -1,4 +1,4 @@
-"""Report: results of simulated or replayed sessions."""
+"""Report: results of simulated or replayed sessions, and their errors by true ability."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,20 +8,20 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
-from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement import kendall_tau_b
 from irtcat.bank import ItemBank, numbered
-from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import known_moments
-from irtcat.cat.belief.state import RELAXED
-from irtcat.cat.engine import columns
+from irtcat.cat.belief.state import RELAXED, Counts
+from irtcat.cat.engine import reading
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.plan import ContentPlan
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.rules.sampling import draws
 from irtcat.cat.rules.stopping import reasons
+from irtcat.cat.studies.conditional import errors_by_ability, errors_in_bins, mean_of_finite
 from irtcat.cat.studies.retracing import retraced
-from irtcat.prediction.betting import Draw, Intervals, intervals_of
+from irtcat.prediction import betting
 from irtcat.responses import Responses
 from irtcat.selection import expectation_of, select
 
@@ -36,12 +36,6 @@ EXCESS = 5.0
 
 BLOCK = 50
 """Sessions that are simulated at a time, without the counts of each other."""
-
-
-def mean_of_finite(values: FloatArray) -> float:
-    """Mean of the finite values; NaN without any (the SE of an estimate at a bound is infinite)."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,19 +106,13 @@ class Report:
 
     def _by_ability(self) -> "dict[str, Report]":
         """One report for each ability, by what is added to the names of its figures."""
-        names = numbered("", self.truth)
-        theta, se = numbered("", self.theta), numbered("", self.se)
-        thetas, ses = numbered("", self.thetas, 2), numbered("", self.ses, 2)
+        axes = {"truth": 1, "theta": 1, "se": 1, "thetas": 2, "ses": 2}
+        columns: dict[str, dict[str, Any]] = {
+            name: numbered("", getattr(self, name), axis) for name, axis in axes.items()
+        }
         return {
-            name: replace(
-                self,
-                truth=names[name],
-                theta=theta[name],
-                se=se[name],
-                thetas=thetas[name],
-                ses=ses[name],
-            )
-            for name in names
+            number: replace(self, **{name: column[number] for name, column in columns.items()})
+            for number in columns["truth"]
         }
 
     @property
@@ -253,31 +241,13 @@ class Report:
         abilities the tables are concatenated, with ``ability`` (from 1) in the first column.
         """
         check_count("bins", bins)
-        tables = [one._by_theta(bins) for one in self._by_ability().values()]
+        tables = []
+        for d, one in enumerate(self._by_ability().values(), start=1):
+            table = errors_in_bins(one.truth, one.theta, one.se, one.n_items, bins)
+            tables.append(table.assign(ability=d).drop(columns="csem"))
         if len(tables) == 1:
-            return tables[0]
-        return pd.concat(
-            [table.assign(ability=d + 1) for d, table in enumerate(tables)], ignore_index=True
-        )[["ability", *tables[0]]]
-
-    def _by_theta(self, bins: int) -> pd.DataFrame:
-        edges = np.unique(np.quantile(self.truth, np.linspace(0, 1, bins + 1)))
-        last = max(len(edges) - 2, 0)
-        bin_of = np.clip(np.searchsorted(edges, self.truth, side="right") - 1, 0, last)
-        rows = []
-        for b in np.unique(bin_of):
-            rows.append({"theta": self.truth[bin_of == b].mean(), **self._figures(bin_of == b)})
-        return pd.DataFrame(rows)
-
-    def _figures(self, selected: BoolArray) -> dict[str, Any]:
-        error = self.error[selected]
-        return {
-            "sessions": int(selected.sum()),
-            "bias": error.mean(),
-            "rmse": np.sqrt((error**2).mean()),
-            "se": mean_of_finite(self.se[selected]),
-            "items": self.n_items[selected].mean(),
-        }
+            return tables[0].drop(columns="ability")
+        return pd.concat(tables, ignore_index=True)[["ability", *tables[0].columns[:-1]]]
 
     def by_length(self) -> pd.DataFrame:
         """Sessions still running, RMSE, bias and mean SE after each number of items."""
@@ -317,7 +287,7 @@ class Report:
         """
         return self._retraced(bank)[0]
 
-    def _retraced(self, bank: ItemBank) -> tuple[FloatArray, Draw]:
+    def _retraced(self, bank: ItemBank) -> tuple[FloatArray, betting.Draw]:
         """Predicted score after each item, and the draw of each item."""
         return retraced(bank, self.config, self.priors, self.items, self.answers)
 
@@ -337,9 +307,8 @@ class Report:
         if n_items is not None:
             check_count("n_items", n_items, 1, self.items.shape[1])
         values = np.full((len(self), len(self.item_ids)), -1, dtype=np.int8)
-        for k in range(self.items.shape[1] if n_items is None else n_items):
-            rows = np.flatnonzero(self.items[:, k] >= 0)
-            values[rows, self.items[rows, k]] = self.answers[rows, k]
+        rows, steps = np.nonzero(self.items[:, :n_items] >= 0)
+        values[rows, self.items[rows, steps]] = self.answers[rows, steps]
         return Responses(
             values=values,
             subject_ids=self.subject_ids,
@@ -361,13 +330,13 @@ class Report:
         """
         rows, steps = np.nonzero(self.items >= 0)
         is_drawn = draws(self.config, steps) & (steps >= len(self.config.first))
-        is_drawn &= ~columns.pretest_of(bank, self.config)[self.items[rows, steps]]
+        is_drawn &= ~reading.pretest_of(bank, self.config)[self.items[rows, steps]]
         rows, steps = rows[is_drawn], steps[is_drawn]
         out = np.full((len(self), bank.n_items), np.nan)
         out[rows, self.items[rows, steps]] = self._retraced(bank)[1].chance[rows, steps]
         return out
 
-    def draws(self, bank: ItemBank, n_items: int | None = None) -> Draw:
+    def draws(self, bank: ItemBank, n_items: int | None = None) -> betting.Draw:
         """The draws of sessions of which every item is drawn (`Config.guaranteed`).
 
         Args:
@@ -381,9 +350,9 @@ class Report:
             must = "sessions of Config.guaranteed, in which every item is drawn"
             got = f"sessions with the criterion {self.config.criterion}"
             raise argument_error("estimator", f"another one, or the report one of {must}", got)
-        return Draw(*(column[:, :n_items] for column in self._retraced(bank)[1]))
+        return betting.Draw(*(column[:, :n_items] for column in self._retraced(bank)[1]))
 
-    def intervals(self, bank: ItemBank, level: float = 0.95) -> Intervals:
+    def intervals(self, bank: ItemBank, level: float = 0.95) -> betting.Intervals:
         """Scores and intervals of sessions of `Config.guaranteed` after each item.
 
         Args:
@@ -399,7 +368,7 @@ class Report:
             InputError: for sessions with items that were not drawn, or a level outside (0, 1).
         """
         check_interval("level", level)
-        return intervals_of(self.draws(bank), level)
+        return betting.intervals_of(self.draws(bank), level)
 
     def predict(
         self,
@@ -491,7 +460,7 @@ class Report:
             calibration=calibration,
             expect=self.config.expect,
             seed=fixed.seed,
-            **columns.budget_of(bank, self.config),
+            **reading.budget_of(bank, self.config),
         )
         is_same = tuple(map(str, subset.item_ids)) == fixed.items
         return SessionItems(ids, subset, fixed.replayed) if is_same else SessionItems(ids)
@@ -517,3 +486,49 @@ class Report:
         if self.full_score is not None:
             table["full_score"] = self.full_score
         return pd.DataFrame(table, index=pd.Index(self.subject_ids, dtype=object, name="subject"))
+
+
+def conditional_errors(report: Report, at: Any = None, *, bins: int = 10) -> pd.DataFrame:
+    """Bias and conditional standard error of the estimates by true ability.
+
+    The conditional standard error (CSEM) is the SD of ``estimate - truth`` over sessions of the
+    same true ability, with ``n - 1``; its own standard error is near ``CSEM / sqrt(2 (n - 1))``.
+    The mean SE that the sessions state should agree with it. A Bayesian estimate (EAP, MAP) is
+    biased towards the mean of the prior; the SE that it states is near ``rmse``, averaged over the
+    population.
+
+    Args:
+        report: sessions simulated for one ability, best for a grid of abilities with many sessions
+            each: `simulate` with ``theta=np.repeat(grid, 200)``.
+        at: edges of bins of true ability, in rising order; sessions outside are left out. By
+            default one row for each true ability that occurs at least twice if all do, else
+            ``bins`` bins with equal numbers of sessions.
+        bins: number of these bins.
+
+    Returns:
+        One row per ability or bin: ``theta`` (mean true ability), ``sessions``, ``bias``, ``csem``
+        (NaN with one session), ``rmse``, ``se`` (mean of the stated finite SEs) and ``items`` (mean
+        length).
+
+    Raises:
+        InputError: for sessions of several abilities, or edges out of order.
+
+    Example:
+        >>> from irtcat import ItemBank
+        >>> from irtcat.cat import Config, simulate
+        >>> bank = ItemBank.from_parameters(a=1.5, b=np.linspace(-2, 2, 40))
+        >>> report = simulate(bank, np.repeat([-1.0, 0.0, 1.0], 50), Config(max_items=10), seed=1)
+        >>> table = conditional_errors(report)
+        >>> table.theta.tolist(), table.sessions.tolist(), bool((table.csem < 0.6).all())
+        ([-1.0, 0.0, 1.0], [50, 50, 50], True)
+
+    References:
+        Weiss & Kingsbury (1984), Journal of Educational Measurement 21, 361-375; Green et al.
+        (1984), the same 21, 347-360.
+    """
+    if not isinstance(report, Report):
+        must = "a report of `simulate` or `replay`"
+        raise argument_error("report", must, type(report).__name__)
+    if report.truth.ndim != 1:
+        raise argument_error("report", "a report of one ability", f"{report.truth.shape[1]}")
+    return errors_by_ability(report.truth, report.theta, report.se, report.n_items, at, bins)

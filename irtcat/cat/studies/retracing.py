@@ -13,8 +13,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
-from irtcat.cat.belief.pool import Pool
-from irtcat.cat.belief.state import CatState
+from irtcat.cat.belief.state import CatState, Pool
 from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import ask, blank, record

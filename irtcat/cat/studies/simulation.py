@@ -10,14 +10,20 @@ from irtcat._common.precision import choose_precision
 from irtcat._common.precision import precision as in_width
 from irtcat._common.progress import ProgressOption, counted, with_progress
 from irtcat.bank import BankLike
-from irtcat.cat.belief.pool import Counts
 from irtcat.cat.belief.priors import prior_note, prior_rows
+from irtcat.cat.belief.state import Counts
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.engine import program_of
 from irtcat.cat.engine.exposure_parameters import ExposureParameters, counts_for
 from irtcat.cat.engine.preparation import prepare
-from irtcat.cat.engine.requirements import checked_bank
-from irtcat.cat.studies.blocks import planned, replayed, simulated
+from irtcat.cat.engine.reading import checked_bank
+from irtcat.cat.studies.blocks import (
+    Subjects,
+    block_size,
+    drawn_answers,
+    recorded_answers,
+    run_blocks,
+)
 from irtcat.cat.studies.finished import report_of
 from irtcat.cat.studies.report import Report
 from irtcat.models import ability_points
@@ -85,16 +91,25 @@ def simulate(
     check_count("seed", seed, 0)
     dtype = choose_precision(precision, len(truth) * bank.n_items)
     pool = prepare(bank, config, dtype).with_counts(counts_for(bank, config, counts))
-    plan = planned(pool, config, len(truth), block, simulated, progress, executor)
+    size = block_size(pool, config, len(truth), block, executor)
     with in_width(dtype) as width:
         priors = prior_rows(bank, prior, len(truth))
         pool.belief.check_priors(priors)
-        sessions, new_counts = plan.run(
-            pool, program_of(config), priors, None, truth.astype(width), seed
+        subjects = Subjects.seeded(priors, None, truth.astype(width), seed)
+        sessions, new_counts = run_blocks(
+            pool, program_of(config), drawn_answers, subjects, size, progress, executor
         )
-    ids = np.array([f"s{i + 1}" for i in range(len(truth))])
-    note = prior_note(bank, prior)
-    return report_of(bank, config, sessions, ids, truth, priors, counts=new_counts, note=note)
+    return report_of(
+        bank,
+        config,
+        sessions,
+        new_counts,
+        subject_ids=np.array([f"s{i + 1}" for i in range(len(truth))]),
+        truth=truth,
+        priors=priors,
+        full_score=None,
+        note=prior_note(bank, prior),
+    )
 
 
 @with_progress("Replaying sessions", counted("subjects"))
@@ -159,12 +174,15 @@ def replay(
         raise argument_error("responses", must, "some missing")
     dtype = choose_precision(precision, values.size)
     pool = prepare(bank, config, dtype).with_counts(counts_for(bank, config, counts))
-    plan = planned(pool, config, len(values), block, replayed, progress, executor)
+    size = block_size(pool, config, len(values), block, executor)
     with in_width(dtype):
         priors = prior_rows(bank, prior, len(values))
         pool.belief.check_priors(priors)
         allowed = None if matched.observed.all() else matched.observed
-        sessions, new_counts = plan.run(pool, program_of(config), priors, allowed, values, seed)
+        subjects = Subjects.seeded(priors, allowed, values, seed)
+        sessions, new_counts = run_blocks(
+            pool, program_of(config), recorded_answers, subjects, size, progress, executor
+        )
     truth = np.asarray(score(bank, matched, mismatch="accept").theta)
     with np.errstate(invalid="ignore"):
         counts_in_score = matched.observed & ~np.asarray(pool.pretest)
@@ -174,10 +192,10 @@ def replay(
         bank,
         config,
         sessions,
-        matched.subject_ids,
-        truth,
-        priors,
-        counts=new_counts,
+        new_counts,
+        subject_ids=matched.subject_ids,
+        truth=truth,
+        priors=priors,
         full_score=full_score,
         note=prior_note(bank, prior),
     )

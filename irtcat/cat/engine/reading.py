@@ -1,7 +1,8 @@
-"""Item properties that a configuration reads from the bank's metadata and ids."""
+"""What a configuration requires of a bank, and reads from its metadata and ids."""
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,20 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error
 from irtcat._common.numbers import truth_in
+from irtcat._common.registry import Registry
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.cat.belief.pool import FixedSubset
-from irtcat.cat.belief.state import NONE
-from irtcat.cat.engine.config import Config
+from irtcat.bank.needs import meets
+from irtcat.cat.belief.line import PRIORS
+from irtcat.cat.belief.space import MOST_DIMS
+from irtcat.cat.belief.state import NONE, FixedSubset
+from irtcat.cat.engine.config import Config, check_config, rule_names
+from irtcat.cat.rules.content import CONTENT
+from irtcat.cat.rules.criteria import CRITERIA
+from irtcat.cat.rules.estimators import METHODS
+from irtcat.cat.rules.exposure import EXPOSURE
+from irtcat.cat.rules.starting import START
+from irtcat.cat.rules.stopping import STOPPING, single_rules
 from irtcat.selection.constraints import FREE
 
 FACTORS = "factor"
@@ -227,3 +237,72 @@ def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:
     out = np.empty(len(a), int)
     out[np.argsort(np.nan_to_num(a), kind="stable")] = np.repeat(np.arange(len(sizes)), sizes)
     return out
+
+
+TABLES: dict[str, Registry[Any]] = {
+    "method": METHODS,
+    "prior": PRIORS,
+    "start": START,
+    "exposure": EXPOSURE,
+    "content": CONTENT,
+    "criterion": CRITERIA,
+    "stopping": STOPPING,
+}
+"""The tables of rules by the field of `Config` that names their rows."""
+
+
+def check_rules(bank: ItemBank, config: Config) -> None:
+    """Raise where a rule does not take the bank's items or its number of abilities."""
+    model, dims = bank.model, bank.model.dims
+    rules = rule_names(config)
+    for argument, names in rules.items():
+        table = TABLES[argument]
+        for name in names:
+            if not meets(model, table[name].bank_needs):
+                takes = ", ".join(key for key, row in table.items() if meets(model, row.bank_needs))
+                raise argument_error(
+                    argument, f"one of {takes} for a bank of {dims} abilities", name
+                )
+    method = METHODS[rules["method"][0]]
+    if method.needs_grid and dims > MOST_DIMS:
+        rows = [row for row in METHODS.values() if meets(model, row.bank_needs)]
+        free = [row.name for row in rows if not row.needs_grid]
+        must = f"{', '.join(free)} for a bank of {dims} abilities, since a grid has at most"
+        raise argument_error("method", f"{must} {MOST_DIMS} abilities", method.name)
+    if method.needs_logistic and not model.has_logistic_link:
+        must = f"a bank of right/wrong items for the method {method.name}"
+        raise argument_error("bank", must, model.key)
+
+
+def needed_factors(bank: ItemBank, config: Config) -> FloatArray | None:
+    """The factor model of the calibrated responses, where a rule needs it."""
+    rules = single_rules(config.stopping)
+    replays = [rule.name for rule in rules if STOPPING[rule.name].needs_replays]
+    if replays and (config.fixed is None or not config.fixed.replayed):
+        must = f"one of irtcat.cat.plan_evaluation for the stopping rule {replays[0]}"
+        raise argument_error("config", must, "one without replayed sessions")
+    if not replays and not CRITERIA[config.criterion].needs_factors:
+        return None
+    factors = factors_of(bank)
+    if factors is None:
+        rule = f"stopping rule {replays[0]}" if replays else f"criterion {config.criterion}"
+        must = f"a bank from irtcat.cat.plan_evaluation for the {rule}"
+        raise argument_error("bank", must, "one without the factors of calibrated responses")
+    return factors
+
+
+def checked_bank(
+    bank: BankLike, config: Any, needs: Sequence[str] = (), purpose: str = "adaptive tests"
+) -> ItemBank:
+    """The bank (see `irtcat.bank.as_bank`), with a configuration of an adaptive test.
+
+    Raises:
+        InputError: for another kind of object, such as a pool or the fields of a configuration.
+
+    Example:
+        >>> checked_bank(ItemBank.from_parameters(b=[0.0, 1.0]), Config(max_items=2)).n_items
+        2
+    """
+    bank = as_bank(bank, needs=needs, purpose=purpose)
+    check_config(config)
+    return bank
