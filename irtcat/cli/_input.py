@@ -77,7 +77,7 @@ def _note_range(responses: "Responses") -> None:
 
 def _may_be_table(source: str, options: "Mapping[str, Any]") -> bool:
     """Whether columns of a file can be named: not of one with responses whose items are known."""
-    from irtcat.io.formats import columns_of
+    from irtcat.io.files import columns_of
 
     if source.startswith(DATASET):
         return False
@@ -86,7 +86,7 @@ def _may_be_table(source: str, options: "Mapping[str, Any]") -> bool:
 
 def judge_column(path: str, column: str | None, reading: "Mapping[str, Any]") -> str | None:
     """The column of a long table that says who judged: the given one, or one of a usual name."""
-    from irtcat.io.formats import columns_of
+    from irtcat.io.files import columns_of
     from irtcat.responses._table import find_judge
 
     return column or find_judge(path, columns_of(path), **reading)

@@ -249,7 +249,7 @@ def _read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
 
 def _read_dynamics(source: str, unit: str | None) -> Any:
     """Read training dynamics: cartography's files, or a log of epochs; None for anything else."""
-    from irtcat.io.formats import columns_of
+    from irtcat.io.files import columns_of
     from irtcat.training import crowd, dynamics
     from irtcat.training.checkpoint_values import unit_of
 
@@ -263,7 +263,7 @@ def _read_dynamics(source: str, unit: str | None) -> Any:
 def _refuse_epochs(source: str, is_right_wrong: bool) -> None:
     """Raise for a table whose rows are epochs and whose values are not right/wrong answers."""
     from irtcat._common.checks import InputError
-    from irtcat.io.formats import columns_of
+    from irtcat.io.files import columns_of
     from irtcat.training.checkpoint_values import UNITS, is_step
 
     columns = columns_of(source)

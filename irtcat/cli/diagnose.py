@@ -106,7 +106,7 @@ def reruns(o: Options) -> Output:
 def judges(o: Options) -> Output:
     """Show what other judges would change: noise of scores, severity, agreement."""
     from irtcat._common.checks import InputError
-    from irtcat.io.formats import place_of
+    from irtcat.io.files import place_of
 
     source = o.unread["responses"]
     judge = judge_column(source, o.judge, o.reading)
@@ -150,7 +150,7 @@ def _judges_of(o: Options, source: str, judge: str) -> "Judges":
     """The noise of judges; errors about one of them say where it is."""
     from irtcat._common.checks import InputError
     from irtcat.diagnose.judge_noise import JudgeError
-    from irtcat.io.formats import place_of
+    from irtcat.io.files import place_of
 
     o.add_facet(judge)
     try:

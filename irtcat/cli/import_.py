@@ -191,7 +191,7 @@ def _are_parameters(o: Options) -> bool:
     """Whether the file has item parameters; raise if options are given that do not go with it."""
     from irtcat._common.checks import InputError
     from irtcat.io.logs.find import is_log
-    from irtcat.io.parameters.recognise import found_parameters
+    from irtcat.io.parameters.files import found_parameters
 
     of_parameters = [row for row in o.given_rows if row.source == PARAMETERS]
     of_logs = [row for row in o.given_rows if row.source == LOGS and row.flags]

@@ -95,8 +95,7 @@ class Calls:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        check_count("retries", self.retries, 0)
-        check_choice("on_error", self.on_error, ON_ERROR)
+        check_failures(self.retries, self.on_error)
 
     def about(self) -> dict[str, Any]:
         """The function."""
@@ -116,9 +115,7 @@ class Calls:
         progress: Progress | None,
     ) -> list[str]:
         """Ask the function until the session is over."""
-        return ask_until_over(
-            session, items, self._ask, progress, self.retries, self.on_error, self.threshold
-        )
+        return ask_until_over(session, items, self._ask, progress, self)
 
     def _ask(self, items: list[Item]) -> Iterable[Answer]:
         answers = self.function(items)
@@ -132,6 +129,18 @@ class Calls:
             if not isinstance(pair, (tuple, list)) or len(pair) not in (2, 3):
                 raise argument_error("answer", "pairs of an item id and its answer", pair)
             yield Answer(*pair)
+
+
+def check_failures(retries: int, on_error: str) -> None:
+    """Raise for invalid settings of what is done about failures."""
+    check_count("retries", retries, 0)
+    check_choice("on_error", on_error, ON_ERROR)
+
+
+def check_options(options: Mapping[str, Any], reserved: Iterable[str]) -> None:
+    """Raise for options of a harness that irtcat sets itself."""
+    if taken := set(reserved) & set(options):
+        raise argument_error("options", "options that irtcat does not set itself", sorted(taken))
 
 
 def as_code(session: Session, answer: Answer, threshold: float | None = None) -> int | None:
@@ -177,13 +186,7 @@ def as_code(session: Session, answer: Answer, threshold: float | None = None) ->
 
 
 def ask_until_over(
-    session: Session,
-    items: Mapping[str, Item],
-    ask: Ask,
-    progress: Progress | None = None,
-    retries: int = 0,
-    on_error: str = "stop",
-    threshold: float | None = None,
+    session: Session, items: Mapping[str, Item], ask: Ask, progress: Progress | None, harness: Any
 ) -> list[str]:
     """Ask a function for answers until the session is over.
 
@@ -192,10 +195,9 @@ def ask_until_over(
         items: the items of its bank by id.
         ask: the function; its argument is the list of items that are asked and not answered.
         progress: called with the number of answers, the maximum number, and a text.
-        retries: how often in a row the function may fail (raise an exception, or leave items out)
-            before "stop" or "skip".
-        on_error: "stop" raises, "skip" leaves the items out of the test.
-        threshold: as for `as_code`.
+        harness: how often in a row the function may fail (raise an exception, or leave items out)
+            are its ``retries``. After that its ``on_error`` "stop" raises, "skip" leaves the items
+            out of the test. Its ``threshold`` is as for `as_code`.
 
     Returns:
         A message for every item that was skipped.
@@ -209,28 +211,32 @@ def ask_until_over(
         asked = session.asked
         try:
             for answer in ask([items[name] for name in asked]):
-                record(session, answer, threshold)
+                record(session, answer, harness.threshold)
                 failed = 0
                 if progress is not None:
                     progress(int(session.state.n), session.config.total_items, "answers")
             missing = [name for name in asked if name in session.asked]
             if not missing or session.is_over:
                 continue
-            raise argument_error(
-                "answer", "an answer to every item asked", f"none for {missing[0]}"
-            )
+            got = f"none for {missing[0]}"
+            raise argument_error("answer", "an answer to every item asked", got)
         except Exception as error:
-            if failed < retries:
+            if failed < harness.retries:
                 failed += 1
                 continue
             unanswered = [name for name in asked if name in session.asked]
-            if on_error != "skip" or not unanswered:
+            if harness.on_error != "skip" or not unanswered:
                 raise _as_input_error(error) from error
             failed = 0
             for name in unanswered:
                 session.answer(name, None)
                 notes.append(f"{brief(name)} was skipped: {_as_input_error(error)}")
     return notes
+
+
+def answers_of(session: Any) -> dict[str, dict[str, Any]]:
+    """The event of each answer so far, by item."""
+    return {event["item"]: event for event in session.events if event["kind"] == "answer"}
 
 
 def record(session: Session, answer: Answer, threshold: float | None = None) -> None:

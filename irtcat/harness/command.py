@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from irtcat._common.checks import InputError, check_choice, check_count, check_positive, shorten
+from irtcat._common.checks import InputError, check_positive, is_number, shorten
 from irtcat._files.folders import OutputFolder
 from irtcat._files.reading import parse_json
 from irtcat.cat import Session
-from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
+from irtcat.harness.answers import Answer, Progress, ask_until_over, check_failures
 from irtcat.harness.items import Item
 
 SECONDS_TO_END = 10.0
@@ -74,8 +74,7 @@ class Command:
             raise InputError(f"The `command` argument must be a command. Got {self.command!r}.")
         if self.timeout is not None:
             check_positive("timeout", self.timeout)
-        check_count("retries", self.retries, 0)
-        check_choice("on_error", self.on_error, ON_ERROR)
+        check_failures(self.retries, self.on_error)
 
     def about(self) -> dict[str, Any]:
         """The command."""
@@ -93,20 +92,13 @@ class Command:
         progress: Progress | None = None,
     ) -> list[str]:
         """Run the command until the session is over."""
-        process = _PersistentProcess(self) if self.persistent else None
+        if not self.persistent:
+            return ask_until_over(session, items, self.ask, progress, self)
+        persistent = _Persistent(self)
         try:
-            return ask_until_over(
-                session,
-                items,
-                self.ask if process is None else process.ask,
-                progress,
-                self.retries,
-                self.on_error,
-                self.threshold,
-            )
+            return ask_until_over(session, items, persistent.ask, progress, self)
         finally:
-            if process is not None:
-                process.end()
+            persistent.end()
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
         """The answers of one run of the command, as they are written.
@@ -114,74 +106,90 @@ class Command:
         Raises:
             InputError: for an invalid line, or if the command fails.
         """
-        waiting = {item.id for item in items}
-        lines = _as_lines(items)
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
-            stdin.write(lines)
+            stdin.write(_as_lines(items))
             stdin.seek(0)
-            process = subprocess.Popen(
-                self.command,
-                shell=True,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
+            running = _Running(self, stdin, errors)
             try:
-                yield from self._answers(process, waiting, errors)
+                yield from running.answers(items, to_end=True)
             except BaseException:
-                _kill(process)
+                _kill(running.process)
                 raise
-
-    def _answers(
-        self, process: "subprocess.Popen[bytes]", waiting: set[str], errors: IO[bytes]
-    ) -> Iterator[Answer]:
-        """Answers from the lines of the running command; its exit code is checked last."""
-        started = last = time.monotonic()
-        for number, raw in enumerate(self._lines(process, started), 1):
-            if not raw.strip():
-                continue
-            now = time.monotonic()
-            answer = _read(raw, number, waiting, now - last)
-            waiting.discard(answer.item)
-            last = now
-            yield answer
-        try:
-            code = process.wait(self._remaining(started))
-        except subprocess.TimeoutExpired:
-            raise self._timeout_error() from None
-        _check_end(code, waiting, errors)
-
-    def _lines(self, process: "subprocess.Popen[bytes]", started: float) -> Iterator[bytes]:
-        """Lines of stdout until it is closed, or the time limit is reached."""
-        lines = _read_lines(process)
-        while (line := self.next_line(lines, started)) is not None:
-            yield line
 
     def next_line(self, lines: "queue.Queue[bytes | None]", started: float) -> bytes | None:
         """The next line within the time limit; None at the end."""
         try:
-            return lines.get(timeout=self._remaining(started))
+            return lines.get(timeout=self.remaining(started))
         except queue.Empty:
-            raise self._timeout_error() from None
+            raise self.timeout_error() from None
 
-    def _remaining(self, started: float) -> float | None:
+    def remaining(self, started: float) -> float | None:
         """Remaining seconds of the time limit."""
         if self.timeout is None:
             return None
         return max(started + self.timeout - time.monotonic(), 0.001)
 
-    def _timeout_error(self) -> InputError:
+    def timeout_error(self) -> InputError:
+        """The error for a run that took longer."""
         return InputError(f"The command took more than {self.timeout:g} seconds and was ended.")
 
 
-class _PersistentProcess:
-    """The process of a persistent command: started when first asked, and again after a failure."""
+class _Running:
+    """A running command, and the lines that it writes."""
+
+    def __init__(self, settings: Command, stdin: Any, errors: IO[bytes]):
+        self._settings, self._errors, self._n_lines = settings, errors, 0
+        self.process = subprocess.Popen(
+            settings.command,
+            shell=True,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+        self._lines = _read_lines(self.process)
+
+    def answers(self, items: list[Item], to_end: bool) -> Iterator[Answer]:
+        """Answers from the lines that the command writes, up to its end or the last answer.
+
+        Raises:
+            InputError: for an invalid line, or if the command fails, ends or takes too long.
+        """
+        waiting = {item.id for item in items}
+        started = last = time.monotonic()
+        while waiting or to_end:
+            raw = self._settings.next_line(self._lines, started)
+            if raw is None:
+                self._check_end(waiting, started)
+                return
+            self._n_lines += 1
+            if raw.strip():
+                now = time.monotonic()
+                answer = _read(raw, self._n_lines, waiting, now - last)
+                waiting.discard(answer.item)
+                last = now
+                yield answer
+
+    def _check_end(self, waiting: set[str], started: float) -> None:
+        """Raise if the command has failed, or ended without all answers."""
+        try:
+            code = self.process.wait(self._settings.remaining(started))
+        except subprocess.TimeoutExpired:
+            raise self._settings.timeout_error() from None
+        if code != 0:
+            outcome = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+            raise InputError(f"The command {outcome}{_tail(self._errors)}.")
+        if waiting:
+            missing = f"{shorten(sorted(waiting))}{_tail(self._errors)}"
+            raise InputError(f"The command ended without an answer to {missing}.")
+
+
+class _Persistent:
+    """A persistent command: started when first asked, and again after a failure."""
 
     def __init__(self, settings: Command):
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
-        self._n_lines = 0
+        self._running: _Running | None = None
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
         """The answers to a batch, as they are written.
@@ -189,66 +197,44 @@ class _PersistentProcess:
         Raises:
             InputError: for an invalid line, or if the command ends or takes too long.
         """
-        waiting = {item.id for item in items}
         try:
-            process = self._process or self._start()
-            assert process.stdin is not None
+            running = self._running or self._start()
             # In a thread of its own: a full pipe would block, and no time limit would apply.
-            writer = threading.Thread(
-                target=_feed, args=(process.stdin, _as_lines(items)), daemon=True
-            )
-            started = last = time.monotonic()
+            data = (running.process.stdin, _as_lines(items))
+            writer = threading.Thread(target=_feed, args=data, daemon=True)
             writer.start()
-            while waiting:
-                raw = self._settings.next_line(self._lines, started)
-                if raw is None:
-                    _check_end(process.wait(), waiting, self._errors)
-                    return
-                self._n_lines += 1
-                if raw.strip():
-                    now = time.monotonic()
-                    answer = _read(raw, self._n_lines, waiting, now - last)
-                    waiting.discard(answer.item)
-                    last = now
-                    yield answer
+            yield from running.answers(items, to_end=False)
             writer.join()
         except BaseException:
             self._stop()
             raise
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def _start(self) -> _Running:
         """Start the command."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
-        self._process = subprocess.Popen(
-            self._settings.command,
-            shell=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-        )
-        self._lines, self._n_lines = _read_lines(self._process), 0
-        return self._process
+        self._running = _Running(self._settings, subprocess.PIPE, self._errors)
+        return self._running
 
     def end(self) -> None:
         """Close the input of the command, and wait for its end; kill it if it does not end."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            with suppress(OSError):
-                self._process.stdin.close()
+        if self._running is not None:
+            self._close_input(self._running)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(SECONDS_TO_END)
+                self._running.process.wait(SECONDS_TO_END)
             self._stop()
 
     def _stop(self) -> None:
         """Kill the command."""
-        if self._process is not None:
-            _kill(self._process)
-            assert self._process.stdin is not None
-            with suppress(OSError):
-                self._process.stdin.close()
+        if self._running is not None:
+            _kill(self._running.process)
+            self._close_input(self._running)
             self._errors.close()
-            self._process = None
+            self._running = None
+
+    def _close_input(self, running: _Running) -> None:
+        assert running.process.stdin is not None
+        with suppress(OSError):
+            running.process.stdin.close()
 
 
 def _as_lines(items: list[Item]) -> bytes:
@@ -264,32 +250,21 @@ def _feed(stream: IO[bytes], data: bytes) -> None:
         stream.flush()
 
 
-def _check_end(code: int, waiting: set[str], errors: IO[bytes]) -> None:
-    """Raise if a command has failed, or ended without all answers."""
-    if code != 0:
-        outcome = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
-        raise InputError(f"The command {outcome}{_tail(errors)}.")
-    if waiting:
-        missing = shorten(sorted(waiting))
-        raise InputError(f"The command ended without an answer to {missing}{_tail(errors)}.")
-
-
 def _read_lines(process: "subprocess.Popen[bytes]") -> "queue.Queue[bytes | None]":
     """A queue of the lines that a command writes, in the end None."""
-    assert process.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
-    threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
+
+    def pump() -> None:
+        assert process.stdout is not None
+        try:
+            with process.stdout:
+                for line in process.stdout:
+                    lines.put(line)
+        finally:
+            lines.put(None)
+
+    threading.Thread(target=pump, daemon=True).start()
     return lines
-
-
-def _pump(stream: IO[bytes], lines: "queue.Queue[bytes | None]") -> None:
-    """Put lines into a queue; None at the end."""
-    try:
-        with stream:
-            for line in stream:
-                lines.put(line)
-    finally:
-        lines.put(None)
 
 
 def _read(raw: bytes, number: int, waiting: set[str], seconds: float) -> Answer:
@@ -312,11 +287,7 @@ def _read(raw: bytes, number: int, waiting: set[str], seconds: float) -> Answer:
             f"{location} must have a number, or null, as answer. Got {shorten(value)}."
         )
     duration = line.get("seconds", seconds)
-    if (
-        isinstance(duration, bool)
-        or not isinstance(duration, (int, float))
-        or not 0 <= duration < 1e12
-    ):
+    if not (is_number(duration) and 0 <= duration < 1e12):
         raise InputError(f"{location} must have seconds of at least 0. Got {shorten(duration)}.")
     return Answer(item, value, float(duration))
 

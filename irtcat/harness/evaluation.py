@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -148,14 +149,9 @@ def evaluate(
             config = Config.for_evaluation(length, expect)
         else:
             _check_calibration(bank.item_ids, calibration)
+            earlier = earlier_plan(out)
             bank, config = plan_evaluation(
-                bank,
-                calibration,
-                length,
-                expect,
-                seed=seed,
-                mismatch=mismatch,
-                earlier=earlier_plan(out),
+                bank, calibration, length, expect, seed=seed, mismatch=mismatch, earlier=earlier
             )
     rules = config if expect is None else replace(config, expect=expect)
     asked = read_items(bank.item_ids, bank if items is None else items, task)
@@ -169,21 +165,20 @@ def evaluate(
     if calibration is None and form is None and estimand not in (None, "run"):
         must = '"run" without responses of calibrated models (calibration)'
         raise argument_error("estimand", must, estimand)
-    settings = {
-        "seed": seed,
-        "prior": prior,
-        "subject": name,
-        "session_id": SESSION,
-        "counts": counts,
-    }
-    if out is None:
-        session = begin(bank, rules, None, **settings)
+    settings = {"seed": seed, "prior": prior, "subject": name, "counts": counts}
+
+    def run(store: Any, folder: Any) -> Evaluation:
+        session = begin(bank, rules, store, session_id=SESSION, **settings)
         _compile(session)
-        notes = harness.drive(session, items_by_id, None, progress)
+        with nullcontext() if folder is None else reporting_saved(session, folder.path):
+            notes = harness.drive(session, items_by_id, folder, progress)
         source = calibration if form is None else form
         return evaluation_of(
             session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
         )
+
+    if out is None:
+        return run(None, None)
     # Raise errors before anything is written.
     head = begun_in_memory(bank, rules, counts, seed=seed, prior=prior, subject=name).head
     frozen = {"model": name, **what_identifies(bank, rules), "seed": seed}
@@ -191,14 +186,7 @@ def evaluate(
         frozen["exposure"] = json_hash({"counts": head["counts"]})
     with run_folder(out, frozen | {"prior": prior} | harness.about()) as folder:
         with store_of(folder) as store:
-            session = begin(bank, rules, store, **settings)
-            _compile(session)
-            with reporting_saved(session, folder.path):
-                notes = harness.drive(session, items_by_id, folder, progress)
-            source = calibration if form is None else form
-            evaluation = evaluation_of(
-                session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
-            )
+            evaluation = run(store, folder)
         write_evaluation(evaluation, folder)
     return evaluation
 
@@ -231,6 +219,5 @@ def _check_calibration(item_ids: np.ndarray, calibration: Responses) -> None:
         raise argument_error("calibration", "Responses", type(calibration).__name__)
     missing = sorted(set(item_ids.tolist()) - set(map(str, calibration.item_ids)))
     if missing:
-        raise argument_error(
-            "calibration", "responses to all items of the bank", f"none to {missing[0]}"
-        )
+        must = "responses to all items of the bank"
+        raise argument_error("calibration", must, f"none to {missing[0]}")

@@ -135,10 +135,8 @@ def _by_task(items: tuple[Item, ...], to: str) -> dict[str, list[Item]]:
     for item in items:
         if not item.task:
             advice = "Give the table with a column task (irtcat import keeps it), or the task."
-            must = (
-                f"of a known task to be exported to {to}. Got none for {brief(item.id)}. {advice}"
-            )
-            raise InputError(f"Every item must be {must}")
+            must = f"Every item must be of a known task to be exported to {to}"
+            raise InputError(f"{must}. Got none for {brief(item.id)}. {advice}")
         out.setdefault(item.task, []).append(item)
     return dict(sorted(out.items()))
 
@@ -155,11 +153,8 @@ def _to_lm_eval(items: tuple[Item, ...]) -> tuple[str, str]:
             raise argument_error("items", f"{must}, which lm-eval reads as other tasks", task)
         if len(set(numbers)) < len(numbers):  # "7" and "07"
             repeated = next(n for n, after in pairwise(numbers) if n == after)
-            raise argument_error(
-                "items",
-                "a table with a different sample for every item",
-                f"document {repeated} of task {task} twice",
-            )
+            must = "a table with a different sample for every item"
+            raise argument_error("items", must, f"document {repeated} of task {task} twice")
     return json.dumps(samples), "samples.json"
 
 
@@ -227,16 +222,11 @@ def _natural(text: str) -> tuple[int, int, str]:
 
 def _run_inspect(reduced: Export, path: str, model: str) -> list[str]:
     commands = []
-    for number, (task, ids) in enumerate(
-        zip(reduced.tasks, reduced.text.splitlines(), strict=True)
-    ):
+    lines = reduced.text.splitlines()
+    for number, (task, ids) in enumerate(zip(reduced.tasks, lines, strict=True)):
         if len(ids) <= LONGEST:
-            words = [
-                *_option("--model", model),
-                "--log-dir",
-                NEW_LOGS,
-                *_option("--sample-id", ids),
-            ]
+            words = [*_option("--model", model), "--log-dir", NEW_LOGS]
+            words += _option("--sample-id", ids)
             task_last = ["--", task] if task.startswith("-") else []
             task_first = [] if task_last else [task]
             commands.append(_command(["inspect", "eval", *task_first, *words, *task_last]))

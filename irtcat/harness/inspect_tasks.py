@@ -13,13 +13,19 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, brief, check_choice, one_line, shorten
 from irtcat._files.folders import OutputFolder
 from irtcat.cat import Session
-from irtcat.harness.answers import Answer, Progress, record
+from irtcat.harness.answers import Answer, Progress, answers_of, check_options, record
 from irtcat.harness.exports import inspect_selector
 from irtcat.harness.extras import imported, is_in_file, model_in_file
 from irtcat.harness.folder import LOGS
 from irtcat.harness.items import Item, common_condition, known_conditions
 from irtcat.io.logs.values import clip, version_text
 from irtcat.responses._conditions import MISMATCH, check_conditions, text_hash
+
+RESERVED = (
+    *("tasks", "model", "log_dir", "epochs", "sample_id", "limit", "max_samples"),
+    *("fail_on_error", "sample_shuffle"),
+)
+"""Options of ``inspect_ai.eval`` that irtcat sets itself."""
 
 ADVICE = "Run the task with the settings and the data of the calibration"
 
@@ -61,12 +67,8 @@ class Adaptive:
         check_choice("mismatch", mismatch, MISMATCH)
         self.mismatch = mismatch
         self.conditions = known_conditions(session.bank.items, items)
-        self.session, self.metric, self.threshold, self.progress = (
-            session,
-            metric,
-            threshold,
-            progress,
-        )
+        self.session, self.progress = session, progress
+        self.metric, self.threshold = metric, threshold
         self.error: Exception | None = None
         self.notes: dict[str, str] = {}
         self._item_of: dict[str, str] = {}
@@ -96,10 +98,8 @@ class Adaptive:
     def _check(self, task: Any, sample_ids: set[str], epochs: int) -> None:
         max_samples = task.config.max_samples
         if max_samples is not None and max_samples < len(sample_ids):
-            must = (
-                f"at least {len(sample_ids)}, the number of samples: each is held until it is asked"
-            )
-            raise argument_error("max_samples", must, max_samples)
+            n = f"at least {len(sample_ids)}, the number of samples"
+            raise argument_error("max_samples", f"{n}: each is held until it is asked", max_samples)
         if epochs != 1:
             raise argument_error("epochs", "1: an item is asked once", epochs)
         self.check_samples(sample_ids)
@@ -126,7 +126,7 @@ class Adaptive:
 
     def check_samples(self, sample_ids: set[str]) -> None:
         """Raise unless every unanswered item is among the samples."""
-        answered = {e["item"] for e in self.session.events if e["kind"] == "answer"}
+        answered = answers_of(self.session)
         missing = [
             sample
             for sample, item in self._item_of.items()
@@ -276,21 +276,7 @@ class Inspect:
     def __post_init__(self) -> None:
         """Check the settings."""
         check_choice("mismatch", self.mismatch, MISMATCH)
-        reserved = {
-            "tasks",
-            "model",
-            "log_dir",
-            "epochs",
-            "sample_id",
-            "limit",
-            "max_samples",
-            "fail_on_error",
-            "sample_shuffle",
-        } & set(self.options)
-        if reserved:
-            raise argument_error(
-                "options", "options that irtcat does not set itself", sorted(reserved)
-            )
+        check_options(self.options, RESERVED)
 
     def about(self) -> dict[str, Any]:
         """Task, model, and settings for reading the answers."""
@@ -332,7 +318,7 @@ class Inspect:
             manager.record_logged(_logged(log_dir))
         if session.is_over:
             return list(manager.notes.values())
-        answered = {e["item"] for e in session.events if e["kind"] == "answer"}
+        answered = answers_of(session)
         remaining = [item for item in items.values() if item.id not in answered]
         settings = {"log_dir": str(log_dir)} if log_dir else {}
         sample_ids = {str(sample.id) for sample in task.dataset if sample.id is not None}

@@ -9,8 +9,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat._common.numbers import whole_number_in
-from irtcat.responses._conditions import CONDITION_COLUMNS
-from irtcat.responses._metadata import HARNESS_COLUMNS
+from irtcat.responses._conditions import CONDITION_COLUMNS, HARNESS_COLUMNS
 
 COLUMNS = {
     **HARNESS_COLUMNS,
@@ -82,9 +81,8 @@ def read_ids(subset: Any, items: Any = None) -> list[str]:
     index = pd.Index(ids, dtype=object)
     duplicates = list(dict.fromkeys(index[index.duplicated(keep=False)]))
     if duplicates:
-        raise argument_error(
-            "subset", "a list of different items", f"{shorten(duplicates)} twice or more"
-        )
+        got = f"{shorten(duplicates)} twice or more"
+        raise argument_error("subset", "a list of different items", got)
     return ids
 
 
@@ -204,8 +202,5 @@ def _check_samples(items: list[Item]) -> None:
         first = item_of.setdefault((item.task, item.sample), item.id)
         if first != item.id:
             sample = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
-            raise argument_error(
-                "items",
-                "a table with a different sample for every item",
-                f"{sample} for both {first} and {item.id}",
-            )
+            must = "a table with a different sample for every item"
+            raise argument_error("items", must, f"{sample} for both {first} and {item.id}")

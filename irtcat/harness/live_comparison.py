@@ -14,7 +14,7 @@ from irtcat._files.json import json_hash, json_value, write_json
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, Session
 from irtcat.cat.live.driving import begin
-from irtcat.harness.answers import Calls, Harness, Progress
+from irtcat.harness.answers import Calls, Harness, Progress, answers_of
 from irtcat.harness.folder import ITEMS, RESULT, run_folder, store_of
 from irtcat.harness.items import Item, read_items
 from irtcat.leaderboard import SequentialComparison, compare_sequential, random_order
@@ -45,7 +45,7 @@ class _UntilSettled:
     @property
     def is_over(self) -> bool:
         """Whether it is settled, or all items are answered."""
-        n = int(sum(event["kind"] == "answer" for event in self._session.events))
+        n = len(answers_of(self._session))
         if n != self._looked_at and (self._session.is_over or n % self._session.config.batch == 0):
             self.found, self._looked_at = self._compare(self._session), n
         return self._session.is_over or (self.found is not None and self.found.is_done)

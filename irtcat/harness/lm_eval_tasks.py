@@ -1,37 +1,171 @@
-"""lm-evaluation-harness, driven by its Python API in batches of selected documents."""
+"""lm-evaluation-harness, driven by its Python API in batches of selected documents.
 
+Replies of the model are cached, so that an interrupted batch is not paid twice. lm-eval's own cache
+contains pickles, which run code when they are read; this one contains JSON.
+"""
+
+import hashlib
+import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from irtcat._common.checks import (
-    InputError,
-    argument_error,
-    brief,
-    check_choice,
-    check_count,
-    one_line,
-    shorten,
-)
+from irtcat._common.checks import InputError, argument_error, brief, check_choice, one_line, shorten
 from irtcat._files.folders import OutputFolder
-from irtcat._files.reading import parse_json
+from irtcat._files.reading import numbered_lines, parse_json
 from irtcat._files.writing import replacing
 from irtcat.cat import Session
-from irtcat.harness.answers import ON_ERROR, Answer, Progress, ask_until_over
+from irtcat.harness.answers import (
+    Answer,
+    Progress,
+    answers_of,
+    ask_until_over,
+    check_failures,
+    check_options,
+)
 from irtcat.harness.extras import imported, is_in_file, model_in_file
 from irtcat.harness.items import Item, common_condition, known_conditions
-from irtcat.harness.replies import Replies, append
 from irtcat.io.logs.choose import FIRST
 from irtcat.io.logs.lm_eval import task_version
 from irtcat.responses._conditions import MISMATCH, check_conditions
 
+METHODS = ("generate_until", "loglikelihood", "loglikelihood_rolling")
+SCALARS = (str, bool, int, float)
+
+
+class Replies:
+    """The replies to requests of lm-eval, in a JSON lines file.
+
+    A request is identified by its method, task, document, number within the document, and
+    arguments. Two documents with the same prompt have separate replies.
+    """
+
+    def __init__(self, path: Path):
+        """Read the stored replies.
+
+        Args:
+            path: the file; it need not exist.
+        """
+        self.path = path
+        self._replies: dict[str, Any] = dict(_read(path))
+        self._waiting: dict[str, deque[str]] = {}
+
+    @contextmanager
+    def cached(self, model: Any) -> Iterator[None]:
+        """Within this context the model reuses stored replies, and new ones are stored.
+
+        Args:
+            model: an object of lm-eval's class LM; it is restored at the end.
+        """
+        attributes, hook = dict(vars(model)), getattr(model, "cache_hook", None)
+        for method in METHODS:
+            setattr(model, method, self._replying(method, getattr(model, method)))
+        model.cache_hook = self
+        try:
+            yield
+        finally:
+            model.cache_hook = hook
+            for method in METHODS:
+                if method in attributes:
+                    setattr(model, method, attributes[method])
+                else:
+                    delattr(model, method)
+
+    def _replying(self, method: str, ask: Callable[..., Any]) -> Callable[..., list[Any]]:
+        """A method of the model that only asks requests without a stored reply."""
+
+        def answer(requests: list[Any], **options: Any) -> list[Any]:
+            keys = list(_keys(method, requests))
+            unanswered = [i for i, key in enumerate(keys) if key not in self._replies]
+            self._waiting = {}
+            for i in unanswered:
+                queue = self._waiting.setdefault(_digest(method, *requests[i].args), deque())
+                queue.append(keys[i])
+            replies = [self._replies.get(key) for key in keys]
+            if unanswered:
+                new_replies = ask([requests[i] for i in unanswered], **options)
+                for i, reply in zip(unanswered, new_replies, strict=True):
+                    replies[i] = reply
+                    self._store(keys[i], reply)
+            return replies
+
+        return answer
+
+    def add_partial(self, method: str, args: Any, reply: Any) -> None:
+        """Store a reply as soon as the model returns it; models call this method of their cache."""
+        if keys := self._waiting.get(_digest(method, *args)):
+            self._store(keys.popleft(), reply)
+
+    def _store(self, key: str, reply: Any) -> None:
+        if key in self._replies or not _is_plain(reply):
+            return
+        self._replies[key] = reply
+        append(self.path, [{"key": key, "reply": reply}])
+
+
+def append(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Append JSON lines to a file; they are on disk when this returns."""
+    text = "".join(json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in rows)
+    with path.open("ab") as file:
+        file.write(text.encode("utf-8", errors="backslashreplace"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path) -> Iterator[tuple[str, Any]]:
+    """The replies of a file, without a line that a killed process did not finish."""
+    lines = list(numbered_lines(path)) if path.exists() else []
+    for _, line, _ in lines:
+        try:
+            # Not parse_json: it must keep lone surrogates of a model's reply.
+            row = json.loads(line)
+            key, reply = row["key"], row["reply"]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            continue
+        reply = tuple(reply) if isinstance(reply, list) else reply
+        if isinstance(key, str) and _is_plain(reply):
+            yield key, reply
+    if lines and not lines[-1][2]:
+        with path.open("ab") as file:
+            file.write(b"\n")
+
+
+def _is_plain(reply: Any) -> bool:
+    """Whether JSON preserves the reply."""
+    parts = reply if isinstance(reply, tuple) else (reply,)
+    return all(type(part) in SCALARS for part in parts)
+
+
+def _keys(method: str, requests: list[Any]) -> Iterator[str]:
+    """The key of each request; a repeated request gets a number, so that it is asked again."""
+    counts: Counter[str] = Counter()
+    for request in requests:
+        # Not doc_id: in a reduced run that is the position in the list of documents, which changes.
+        identity = (getattr(request, name, None) for name in ("task_name", "doc", "idx"))
+        key = _digest(method, *identity, *request.args)
+        counts[key] += 1
+        yield f"{key}-{counts[key]}"
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts, default=repr).encode()).hexdigest()
+
+
 OF_MODEL = ("batch_size", "max_batch_size", "device")
 """Options of ``simple_evaluate`` that are arguments of the model."""
+
+RESERVED = (
+    *("model", "model_args", "tasks", "samples", "limit", "task_manager", "log_samples"),
+    *("bootstrap_iters", "use_cache"),
+)
+"""Options of ``simple_evaluate`` that irtcat sets itself."""
 
 ADVICE = "Run it with the settings of the calibration, and the version of its data"
 
@@ -81,23 +215,8 @@ class LmEval:
     def __post_init__(self) -> None:
         """Check the settings."""
         check_choice("mismatch", self.mismatch, MISMATCH)
-        check_count("retries", self.retries, 0)
-        check_choice("on_error", self.on_error, ON_ERROR)
-        reserved = {
-            "model",
-            "model_args",
-            "tasks",
-            "samples",
-            "limit",
-            "task_manager",
-            "log_samples",
-            "bootstrap_iters",
-            "use_cache",
-        } & set(self.options)
-        if reserved:
-            raise argument_error(
-                "options", "options that irtcat does not set itself", sorted(reserved)
-            )
+        check_failures(self.retries, self.on_error)
+        check_options(self.options, RESERVED)
 
     def about(self) -> dict[str, Any]:
         """The model, and settings for reading its answers."""
@@ -143,9 +262,7 @@ class LmEval:
         self._check_requested(conditions)
         running = _Running(self, folder, conditions)
         running.forget_samples(session, items)
-        skipped = ask_until_over(
-            session, items, running.ask, progress, self.retries, self.on_error, self.threshold
-        )
+        skipped = ask_until_over(session, items, running.ask, progress, self)
         return [*running.notes.values(), *skipped]
 
     def _check_requested(self, known: pd.DataFrame) -> None:
@@ -212,28 +329,23 @@ class _Running:
             )
         seconds = (time.monotonic() - started) / len(items)
         logged = results["samples"]
-        self._store_samples(logged)
+        if self.folder is not None:
+            for name, samples_of in logged.items():  # as lm-eval would log them
+                append(self.folder.file(_samples_file(name)), samples_of)
         for task, numbered in items_of.items():
             rows = self._rows(task, logged.get(task, []))
             if sorted(rows) != samples[task]:
                 must = f"documents {shorten(samples[task])} of {brief(task)}"
                 raise InputError(f"lm-eval was asked to run {must}. Got {shorten(sorted(rows))}.")
-            metrics = {item.id: self._metric(item, rows[index]) for index, item in numbered.items()}
-            self._check(
-                results, task, {item.id: rows[index] for index, item in numbered.items()}, metrics
-            )
-            for index, item in numbered.items():
-                yield Answer(item.id, rows[index][metrics[item.id]], seconds)
-
-    def _store_samples(self, logged: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Append the samples to files in the folder, as lm-eval would log them."""
-        if self.folder is not None:
-            for task, rows in logged.items():
-                append(self.folder.file(_samples_file(task)), rows)
+            of_items = {item.id: rows[index] for index, item in numbered.items()}
+            metrics = {item.id: self._metric(item, of_items[item.id]) for item in numbered.values()}
+            self._check(results, task, of_items, metrics)
+            for name, row in of_items.items():
+                yield Answer(name, row[metrics[name]], seconds)
 
     def forget_samples(self, session: Session, items: Mapping[str, Item]) -> None:
         """Remove logged samples of an interrupted batch without an answer: they are run again."""
-        done = {e["item"] for e in session.events if e["kind"] == "answer"}
+        done = answers_of(session)
         answered: dict[str, set[int]] = {}
         for item in items.values():
             numbers = answered.setdefault(_samples_file(item.task), set())
@@ -257,17 +369,14 @@ class _Running:
         is_chosen = self.harness.filter is not None or known in filters
         selected = self.harness.filter or (known if known in filters else filters[0])
         if selected not in filters and len(filters) > 1:
-            raise argument_error(
-                "filter", f"one of {', '.join(filters)} (task {brief(task)})", selected
-            )
+            must = f"one of {', '.join(filters)} (task {brief(task)})"
+            raise argument_error("filter", must, selected)
         if len(filters) > 1 and not is_chosen:
             others = ", ".join(name for name in filters if name != selected)
             self.notes[f"{task} filter"] = f"{task}: filter {selected} was used (not {others})."
         if selected not in filters:
-            self.notes[f"{task} filter"] = (
-                f"{task}: its only filter is {filters[0]}, not {selected}."
-            )
-            selected = filters[0]
+            note = f"{task}: its only filter is {filters[0]}, not {selected}."
+            self.notes[f"{task} filter"], selected = note, filters[0]
         return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == selected}
 
     def _check(
@@ -297,9 +406,8 @@ class _Running:
         default = known if known in metrics else _default_metric(metrics)
         selected = str(self.harness.metric or default)
         if selected not in metrics:
-            raise argument_error(
-                "metric", f"one of {', '.join(metrics)} (task {brief(item.task)})", selected
-            )
+            must = f"one of {', '.join(metrics)} (task {brief(item.task)})"
+            raise argument_error("metric", must, selected)
         if len(metrics) > 1 and not is_chosen:
             others = ", ".join(name for name in metrics if name != selected)
             note = f"{item.task}: metric {selected} was used (not {others})."

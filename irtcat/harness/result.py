@@ -90,38 +90,27 @@ def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     positions = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
     ids = table.index.tolist()
     choice_columns = pd.DataFrame([reasons[name] for name in ids], index=table.index)
-    return pd.concat(
-        [
-            pd.DataFrame(
-                {
-                    "task": [items[name].task for name in ids],
-                    "sample": [items[name].sample for name in ids],
-                    "batch": choice_columns.pop("batch") if len(choice_columns) else [],
-                    "answer": table.pop("answer"),
-                    "seconds": [answered[name]["seconds"] for name in ids],
-                },
-                index=table.index,
-            ),
-            table,
-            pd.DataFrame({"chance": [chances[positions[name]] for name in ids]}, index=table.index),
-            choice_columns,
-        ],
-        axis=1,
-    )
+    first = {
+        "task": [items[name].task for name in ids],
+        "sample": [items[name].sample for name in ids],
+        "batch": choice_columns.pop("batch") if len(choice_columns) else [],
+        "answer": table.pop("answer"),
+        "seconds": [answered[name]["seconds"] for name in ids],
+    }
+    table = table.assign(chance=[chances[positions[name]] for name in ids])
+    return pd.concat([pd.DataFrame(first, index=table.index), table, choice_columns], axis=1)
 
 
 def _reasons(session: Session) -> dict[str, dict[str, Any]]:
     """For every item asked: its batch, the estimate before it, and why it was asked."""
     out: dict[str, dict[str, Any]] = {}
     for number, (event, session_then, candidates) in enumerate(retraced(session), 1):
-        pair = (
-            np.asarray(getattr(session_then.state, name), float)[None] for name in ("theta", "se")
-        )
-        columns = zip(("theta_before", "se_before"), pair, strict=True)
         estimates_before = {
-            name: float(value[0])
-            for column, values in columns
-            for name, value in numbered(column, values).items()
+            column: float(value[0])
+            for name in ("theta", "se")
+            for column, value in numbered(
+                f"{name}_before", np.asarray(getattr(session_then.state, name), float)[None]
+            ).items()
         }
         for item in event["items"]:
             value = float(candidates.loc[item, "value"])
@@ -267,6 +256,13 @@ class Evaluation:
         return pd.DataFrame([row], index=index)
 
 
+OF_SCORE = (
+    *("score", "lower", "upper", "estimator", "rank", "rank_lower", "rank_upper", "n_calibrated"),
+    *("estimand", "ranks_of", "noise_source"),
+)
+"""Fields that an `Evaluation` takes from the full score of its session as they are."""
+
+
 def _as_tuple(value: Any) -> tuple[float, ...]:
     return value if isinstance(value, tuple) else (value,)
 
@@ -301,15 +297,8 @@ def evaluation_of(
         model=session.head["subject"],
         theta=tuple(theta) if isinstance(theta, list) else theta,
         se=tuple(se) if isinstance(se, list) else se,
-        score=outcome.score,
-        lower=outcome.lower,
-        upper=outcome.upper,
+        **{name: getattr(outcome, name) for name in OF_SCORE},
         level=level,
-        estimator=outcome.estimator,
-        rank=outcome.rank,
-        rank_lower=outcome.rank_lower,
-        rank_upper=outcome.rank_upper,
-        n_calibrated=outcome.n_calibrated,
         n_items=int(estimates["n_items"]),
         n_bank=n_bank,
         reason=session.reason,
@@ -318,9 +307,6 @@ def evaluation_of(
         full_cost=full_cost,
         lz_star=lz_star,
         unlike=(*filter(None, [outcome.unlike]), *misfit),
-        estimand=outcome.estimand,
-        ranks_of=outcome.ranks_of,
-        noise_source=outcome.noise_source,
         notes=(*notes, *session.flags(), *(f"Predicted score: {text}." for text in outcome.notes)),
         items=table,
     )

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from irtcat.io.convert import ResponsesLike as ResponsesLike
     from irtcat.io.convert import as_responses as as_responses
     from irtcat.io.every_eval_ever_out import write_every_eval_ever as write_every_eval_ever
+    from irtcat.io.files import FORMATS as FORMATS
     from irtcat.io.files import read_responses as read_responses
-    from irtcat.io.formats import FORMATS as FORMATS
     from irtcat.io.judgements import read_judgements as read_judgements
     from irtcat.io.logs import LOG_FORMATS as LOG_FORMATS
     from irtcat.io.logs import ImportReport as ImportReport
@@ -33,8 +33,7 @@ else:
             "irtcat._files.csv": "csv_escape",
             "irtcat.io.convert": "ResponsesLike as_responses",
             "irtcat.io.every_eval_ever_out": "write_every_eval_ever",
-            "irtcat.io.files": "read_responses",
-            "irtcat.io.formats": "FORMATS",
+            "irtcat.io.files": "FORMATS read_responses",
             "irtcat.io.judgements": "read_judgements",
             "irtcat.io.logs": "LOG_FORMATS ImportReport LogFormat Logs read_logs",
             "irtcat.io.source": "ResponseSource open_source",

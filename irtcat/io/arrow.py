@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, brief, one_line
-from irtcat.io.parquet import is_text, open_parquet, parquet_batches, reading_parquet, text_objects
+from irtcat.io.parquet import (
+    is_text,
+    open_parquet,
+    parquet_batches,
+    pyarrow_module,
+    reading_parquet,
+    text_objects,
+)
 from irtcat.responses._table import ReadingOptions, SourceTable, find_long_columns
 
 BYTES_PER_ID = 64
@@ -84,11 +91,7 @@ def _parquet_table(path: Path) -> ArrowTable:
 
 def _folder_dataset(path: Path) -> Any:
     """The Parquet files of a folder and its folders, whose names may say more (``part=1``)."""
-    try:
-        from pyarrow import dataset
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[parquet]'."
-        raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
+    dataset = pyarrow_module(path, "dataset")
     with _reading(str(path)):
         files = dataset.dataset(path, format="parquet", partitioning="hive")
     if not files.files:
@@ -251,9 +254,8 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
         item_ids = [str(item) for item in known_items]
         unknown = sorted(found.difference(item_ids))
         if unknown:
-            raise argument_error(
-                "item_ids", "all items of the table", f"none of {brief(unknown[0])}"
-            )
+            got = f"none of {brief(unknown[0])}"
+            raise argument_error("item_ids", "all items of the table", got)
     positions = pa.array(item_ids, pa.large_string())
     step = max(1, read_bytes // len(item_ids))
     n_items = len(item_ids)

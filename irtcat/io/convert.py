@@ -20,14 +20,13 @@ from irtcat.io.frames import (
     is_item_name,
     is_subject_name,
 )
-from irtcat.io.keys import read_key
 from irtcat.io.records import responses_of_records
 from irtcat.io.source import ResponseSource, as_source, open_source
+from irtcat.io.text import read_key
 from irtcat.responses import Responses, frame_table, long_responses
 from irtcat.responses._cells import cell_number
 from irtcat.responses._frames import as_pandas, dataset_advice, frame_kind
-from irtcat.responses._table import ReadingOptions, names_of
-from irtcat.responses._words import declared_codes, missing_texts
+from irtcat.responses._table import ReadingOptions
 
 ResponsesLike: TypeAlias = Any
 """What `irtcat.as_responses` takes: `Responses`, arrays and matrices, data frames of pandas, polars
@@ -37,6 +36,9 @@ no type for all of these."""
 ARGUMENTS = (
     "duplicates|codes|missing|key|format|subject|item|response|trial|ignore|subject_columns|facets"
 )
+IdsByWidth: TypeAlias = dict[int, Any] | None
+"""Ids of columns that have none, by the number of columns."""
+
 KINDS = (
     "Responses, an array, a data frame, a mapping or list of responses, or the path of a file or "
     "folder"
@@ -141,50 +143,22 @@ are ids |
     check_choice("duplicates", duplicates, DUPLICATES)
     if isinstance(data, Responses):
         return data
+    table: dict[str, Any] = {"subject": subject, "item": item, "response": response, "trial": trial}
+    table |= {"ignore": ignore, "subject_columns": subject_columns, "facets": facets}
+    table |= {"codes": codes, "missing": missing, "duplicates": duplicates}
     if isinstance(data, (str, os.PathLike)):
         from irtcat.io.files import read_responses  # all formats: most fits need none
 
-        responses = read_responses(
-            data,
-            format,
-            subject=subject,
-            item=item,
-            response=response,
-            trial=trial,
-            duplicates=duplicates,
-            ignore=ignore,
-            subject_columns=subject_columns,
-            facets=facets,
-            records=records,
-            codes=codes,
-            missing=missing,
-            key=key,
-            encoding=encoding,
-            sheet=sheet,
-        )
+        file = {"records": records, "key": key, "encoding": encoding, "sheet": sheet}
+        responses = read_responses(data, format, **table, **file)
         return replace(responses, origin=": ".join(filter(None, [str(data), responses.origin])))
     if format is not None:
         check_choice("format", format, ("wide", "long"))
-    words, codes = declared_codes(codes)
-    options = ReadingOptions(
-        subject=subject,
-        item=item,
-        response=response,
-        trial=trial,
-        layout=format,
-        duplicates=duplicates,
-        ignore=names_of("ignore", ignore),
-        subject_columns=names_of("subject_columns", subject_columns),
-        facets=names_of("facets", facets),
-        words=words,
-        codes=codes,
-        missing=missing_texts(missing),
-        key=read_key(key, encoding),
-    )
+    options = ReadingOptions.of(**table, layout=format, key=read_key(key, encoding))
     if records is not None:
         return responses_of_records(name, [(name, data)], records, options)
     try:
-        return _converted(data, options, codes, _by_width(item_ids), name)
+        return _converted(data, options, _by_width(item_ids), name)
     except InputError as error:
         message = str(error).replace("The `X` argument", f"The `{name}` argument")
     if name != "data" and re.search(rf"\b({ARGUMENTS})=", message):
@@ -228,7 +202,7 @@ def _codes_of(reference: Any) -> Any:
     return getattr(reference, "codes", None) or None
 
 
-def _by_width(item_ids: Any) -> dict[int, Any] | None:
+def _by_width(item_ids: Any) -> IdsByWidth:
     """Ids of columns that have none, by the number of columns; the first list of a length counts.
 
     Example:
@@ -241,9 +215,7 @@ def _by_width(item_ids: Any) -> dict[int, Any] | None:
     return {len(ids): ids for ids in reversed(lists)}
 
 
-def _converted(
-    data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
-) -> Responses:
+def _converted(data: Any, options: ReadingOptions, ids: IdsByWidth, name: str) -> Responses:
     """`as_responses`, by the type of the data."""
     is_source = isinstance(data, ResponseSource) or callable(getattr(data, "blocks", None))
     if is_source or is_dataset(data):
@@ -251,7 +223,7 @@ def _converted(
         raise argument_error(name, must, "a source that is read in passes")
     frame = as_pandas(data)
     if frame is not None:
-        return from_frame(frame, frame_kind(data), options, codes)
+        return from_frame(frame, frame_kind(data), options)
     if advice := dataset_advice(data):
         raise argument_error(name, "a Dataset in memory", type(data).__name__, advice)
     are_records = isinstance(data, (list, tuple)) and len(data) > 0 and isinstance(data[0], Mapping)
@@ -260,21 +232,19 @@ def _converted(
         if getattr(options, argument) and not is_table:
             raise argument_error(argument, "given with a table only", f"{type(data).__name__}")
     if isinstance(data, pd.Series):
-        return _from_series(data, options, codes)
+        return _from_series(data, options)
     if hasattr(data, "dims") and hasattr(data, "coords"):
-        return _from_xarray(data, options, codes, name)
+        return _from_xarray(data, options, name)
     if hasattr(data, "tocoo"):
-        return _from_sparse(data, options, codes, ids, name)
+        return _from_sparse(data, options, ids, name)
     if isinstance(data, Mapping):
-        return _from_mapping(data, options, codes, ids, name)
+        return _from_mapping(data, options, ids, name)
     if are_records:
-        return _from_records(data, options, codes, name)
+        return _from_records(data, options, name)
     if _is_triples(data):
         table = pd.DataFrame(list(data), columns=["subject", "item", "response"])
-        return long_responses(
-            frame_table("list of triples", table), table, _usual(options), codes=codes
-        )
-    return _from_array(data, options, codes, ids, name)
+        return _by_usual_names(table, "list of triples", options)
+    return _from_array(data, options, ids, name)
 
 
 def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | ResponseSource:
@@ -301,35 +271,32 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
     return as_responses(data, name=name, **options)
 
 
-def _usual(options: ReadingOptions) -> ReadingOptions:
-    """The options of a long table whose columns have the usual names."""
-    usual = ReadingOptions()
-    return replace(
-        options, subject=usual.subject, item=usual.item, response=usual.response, layout="long"
-    )
+def _by_usual_names(table: pd.DataFrame, name: str, options: ReadingOptions) -> Responses:
+    """A long table whose columns have the usual names."""
+    usual = {role: getattr(ReadingOptions(), role) for role in ("subject", "item", "response")}
+    long = replace(options, **usual, layout="long")
+    return long_responses(frame_table(name, table), table, long, codes=options.codes)
 
 
-def _from_series(data: pd.Series, options: ReadingOptions, codes: Any) -> Responses:
+def _from_series(data: pd.Series, options: ReadingOptions) -> Responses:
     """A Series by subject and item, or by item: the answers of one subject."""
     if data.index.nlevels > 2:
         must = "indexed by item, or by subject and item"
         raise argument_error("data", must, f"{data.index.nlevels} levels")
     if data.index.nlevels == 1:
         frame = data.to_frame("s1" if data.name is None else str(data.name)).T
-        return from_wide(frame, "pandas Series", options, codes, "pandas Series: one subject")
+        return from_wide(frame, "pandas Series", options, "pandas Series: one subject")
     levels = [str(name) for name in data.index.names]
     table = data.rename("response").rename_axis(["subject", "item"]).reset_index()
     if is_item_name(levels[0]) or is_subject_name(levels[1]):
         table = table.rename(columns={"subject": "item", "item": "subject"})
         levels = levels[::-1]
-    responses = long_responses(
-        frame_table("pandas Series", table), table, _usual(options), codes=codes
-    )
+    responses = _by_usual_names(table, "pandas Series", options)
     origin = f"pandas Series; subject = level {levels[0]}, item = level {levels[1]}"
     return replace(responses, origin=origin)
 
 
-def _from_xarray(data: Any, options: ReadingOptions, codes: Any, name: str) -> Responses:
+def _from_xarray(data: Any, options: ReadingOptions, name: str) -> Responses:
     """A DataArray of two dimensions."""
     if not hasattr(data, "to_numpy") or data.ndim != 2:
         got = f"{type(data).__name__} with dimensions {', '.join(map(str, data.dims))}"
@@ -346,12 +313,10 @@ def _from_xarray(data: Any, options: ReadingOptions, codes: Any, name: str) -> R
     rows = ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS
     origin = f"xarray DataArray ({first} x {second}) of {rows}"
     frame = frame.T if by_item else frame
-    return from_wide(frame, "xarray DataArray", options, codes, origin)
+    return from_wide(frame, "xarray DataArray", options, origin)
 
 
-def _from_sparse(
-    data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
-) -> Responses:
+def _from_sparse(data: Any, options: ReadingOptions, ids: IdsByWidth, name: str) -> Responses:
     """A sparse matrix: what is not stored is missing."""
     entries = data.tocoo()
     if len(entries.shape) != 2:
@@ -371,16 +336,12 @@ def _from_sparse(
         got = f"{values[twice[0]]:g} and {matrix[row, column]:g} in row {row}, column {column}"
         raise argument_error(name, "a sparse matrix with one value in each cell", got)
     origin = f"sparse matrix of {ROWS_ARE_SUBJECTS}; cells that are not stored are missing"
-    responses = _from_array(matrix, options, codes, ids, name)
+    responses = _from_array(matrix, options, ids, name)
     return replace(responses, origin=origin)
 
 
 def _from_mapping(
-    data: Mapping[Any, Any],
-    options: ReadingOptions,
-    codes: Any,
-    ids: dict[int, Any] | None,
-    name: str,
+    data: Mapping[Any, Any], options: ReadingOptions, ids: IdsByWidth, name: str
 ) -> Responses:
     """Answers by subject; columns of a table; or the answers of one subject."""
     if not data:
@@ -392,24 +353,24 @@ def _from_mapping(
         origin = "mapping from subjects to their responses by item"
         for row in values:
             _check_different(row, name)
-        return from_wide(_frame_of_rows(data), "mapping", options, codes, origin)
+        return from_wide(_frame_of_rows(data), "mapping", options, origin)
     if any(are_mappings):
         subject = next(k for k, flag in zip(data, are_mappings, strict=True) if not flag)
         must = "a mapping from every subject to its responses by item"
         raise argument_error(name, must, f"{type(data[subject]).__name__} for {subject!r}")
     if all(np.ndim(value) == 0 for value in values):
         series = pd.Series(values, index=[str(key) for key in data], dtype=object)
-        responses = _from_series(series, options, codes)
+        responses = _from_series(series, options)
         return replace(responses, origin="mapping from items to the responses of one subject")
     length = _common_length(data, name)
     columns = {str(key): list(value) for key, value in data.items()}
     if any(is_subject_name(key) or key == options.subject for key in columns):
-        return from_frame(pd.DataFrame(columns), "mapping of columns", options, codes)
+        return from_frame(pd.DataFrame(columns), "mapping of columns", options)
     item_ids, label = _column_ids(length, ids, name)
     matrix = np.array(list(columns.values()), object)
     frame = pd.DataFrame(matrix, index=list(columns), columns=item_ids)
     origin = f"mapping from subjects to lists of responses; item ids = {label}"
-    return from_wide(frame, "mapping", options, codes, origin)
+    return from_wide(frame, "mapping", options, origin)
 
 
 def _check_different(data: Mapping[Any, Any], name: str) -> None:
@@ -440,7 +401,7 @@ def _common_length(data: Mapping[Any, Any], name: str) -> int:
     return lengths[first]
 
 
-def _column_ids(width: int, ids: dict[int, Any] | None, name: str) -> tuple[list[str], str]:
+def _column_ids(width: int, ids: IdsByWidth, name: str) -> tuple[list[str], str]:
     """Ids of columns that have none, and a description of them."""
     if ids is None:
         return [f"i{column}" for column in range(1, width + 1)], "i1, i2, ..."
@@ -451,12 +412,12 @@ def _column_ids(width: int, ids: dict[int, Any] | None, name: str) -> tuple[list
     return [str(item) for item in ids[width]], "those of the items, in their order"
 
 
-def _from_records(data: Sequence[Any], options: ReadingOptions, codes: Any, name: str) -> Responses:
+def _from_records(data: Sequence[Any], options: ReadingOptions, name: str) -> Responses:
     """A list of records: rows of a long or wide table."""
     wrong = next((row for row in data if not isinstance(row, Mapping)), None)
     if wrong is not None:
         raise argument_error(name, "a list of records only", type(wrong).__name__)
-    return from_frame(pd.DataFrame.from_records(list(data)), "list of records", options, codes)
+    return from_frame(pd.DataFrame.from_records(list(data)), "list of records", options)
 
 
 def _is_triples(data: Any) -> bool:
@@ -477,9 +438,7 @@ def _has_text(data: Any) -> bool:
     return any(isinstance(cell, str) for row in data for cell in row)
 
 
-def _from_array(
-    data: Any, options: ReadingOptions, codes: Any, ids: dict[int, Any] | None, name: str
-) -> Responses:
+def _from_array(data: Any, options: ReadingOptions, ids: IdsByWidth, name: str) -> Responses:
     """An array or nested lists; a vector is one subject."""
     kind = type(data).__name__
     if not isinstance(data, (list, tuple, np.ndarray)):
@@ -502,9 +461,9 @@ def _from_array(
     if options.is_coded or _has_text(data):
         frame = pd.DataFrame([list(row) for row in data], columns=items, dtype=object)
         frame.index = pd.Index([f"s{row}" for row in range(1, len(frame) + 1)], dtype=object)
-        return from_wide(frame, kind, options, codes, origin, header=tuple(items))
+        return from_wide(frame, kind, options, origin, header=tuple(items))
     ids_of_items = items if ids else None
     responses = Responses.from_array(
-        data, item_ids=ids_of_items, duplicates=options.duplicates, codes=codes
+        data, item_ids=ids_of_items, duplicates=options.duplicates, codes=options.codes
     )
     return replace(responses, origin=origin)

@@ -73,20 +73,10 @@ def write_every_eval_ever(
             mask = ~np.isnan(values[row]) & np.array([task == name for task in tasks])
             if mask.any():
                 columns = np.flatnonzero(mask)
-                written += _write(
-                    responses,
-                    row,
-                    columns,
-                    root,
-                    {
-                        "task": name,
-                        "model": subject,
-                        "now": f"{now:.6f}",
-                        "organization": organization,
-                        "values": values[row],
-                        **_conditions(responses.items.iloc[columns], metric),
-                    },
-                )
+                about = {"task": name, "model": subject, "now": f"{now:.6f}"}
+                about |= {"organization": organization, "values": values[row]}
+                about |= _conditions(responses.items.iloc[columns], metric)
+                written += _write(responses, row, columns, root, about)
     return written
 
 

@@ -1,24 +1,112 @@
-"""Response files: the format is detected by the extension and the first bytes."""
+"""Response files: their formats, how these are detected, and reading them."""
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from irtcat._common.checks import DUPLICATES, InputError, argument_error, check_choice, check_count
 from irtcat._files.reading import MOST_BYTES, check_path, seekable_copy
-from irtcat.io.formats import FORMATS, TABLES, columns_of, detect
-from irtcat.io.judgements import are_votes
-from irtcat.io.keys import read_key
+from irtcat.io import office, parquet, pyirt
+from irtcat.io.judgements import check_no_votes
 from irtcat.io.logs import LOG_FORMATS, read_logs
 from irtcat.io.logs.find import is_log
-from irtcat.io.parameters.recognise import found_parameters
-from irtcat.io.records import read_records, unknown_json
-from irtcat.io.text import checked_encoding
-from irtcat.responses import Responses
-from irtcat.responses._table import ReadingOptions, names_of
-from irtcat.responses._words import declared_codes, missing_texts
+from irtcat.io.parameters.files import check_no_parameters
+from irtcat.io.records import json_columns, read_json_lines, read_records, unknown_json
+from irtcat.io.text import checked_encoding, first_line, read_delimited, read_key, table_header
+from irtcat.responses import Responses, read_npz
+from irtcat.responses._table import ReadingOptions
+
+Reader = Callable[[Path, ReadingOptions, int], Responses]
+
+FORMATS: dict[str, Reader] = {
+    "csv": lambda path, options, most: read_delimited(path, options, None, most),
+    "tsv": lambda path, options, most: read_delimited(path, options, "\t", most),
+    "npz": lambda path, options, most: read_npz(path, options.duplicates, most),
+    "parquet": parquet.read_parquet,
+    "pyirt": lambda path, options, most: pyirt.read_pyirt(path, options.duplicates),
+    "jsonl": read_json_lines,
+    "excel": office.read_excel,
+    "spss": office.read_labelled,
+    "stata": office.read_labelled,
+    "sas": office.read_labelled,
+}
+
+OFFICE = ("excel", "spss", "stata", "sas")
+
+TABLES = ("csv", "tsv", "parquet", "jsonl", *OFFICE)
+"""Formats of tables, whose columns can be named."""
+
+_EXTENSIONS = {
+    # The same reader for all text, which detects the separator by extension and header.
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), "csv"),
+    ".npz": "npz",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
+    **dict.fromkeys((".sav", ".zsav", ".por"), "spss"),
+    ".dta": "stata",
+    **dict.fromkeys((".sas7bdat", ".xpt"), "sas"),
+}
+
+_PICKLE = "pickles run code when they are loaded. Save the responses as CSV or .npz"
+
+_REFUSED = {
+    ".pkl": _PICKLE,
+    ".pickle": _PICKLE,
+    ".joblib": _PICKLE,
+    ".npy": "a bare array has no ids. Save X, subjects and items with np.savez",
+    ".xls": "old Excel files are not read. Save it as .xlsx, or export the sheet as CSV",
+    ".ods": "this spreadsheet is not read. Save it as .xlsx, or export the sheet as CSV",
+    ".numbers": "this spreadsheet is not read. Export it as .xlsx or CSV",
+    ".gz": "the file is compressed. Unpack it first",
+    ".zip": "the file is compressed. Unpack it first",
+}
+
+_FIRST_BYTES = {b"PK\x03\x04": "npz", b"PAR1": "parquet", b"\x1f\x8b": ".gz", b"\x80": ".pkl"}
+
+
+def columns_of(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The columns of a table; none of another file, a folder or a pipe."""
+    file = Path(path)
+    if not file.is_file() or is_log(file):
+        return ()
+    kind = detect(file)
+    headers: dict[str, Callable[[Path], tuple[str, ...]]]
+    headers = {"parquet": parquet.parquet_header, "jsonl": json_columns}
+    headers |= dict.fromkeys(OFFICE, office.office_header)
+    return headers.get(kind, table_header)(file) if kind in TABLES else ()
+
+
+def place_of(path: str | os.PathLike[str], column: str, value: str) -> str:
+    """Where a table first has a value in a column, for messages."""
+    is_text = detect(Path(path)) in ("csv", "tsv")
+    line = first_line(Path(path), column, value) if is_text else None
+    place = "" if line is None else f", line {line}"
+    return f"{path}{place}, column {columns_of(path).index(column) + 1} ({column!r})"
+
+
+def detect(file: Path) -> str:
+    """Detect the format by extension and first bytes; raise for refused formats."""
+    extension = file.suffix.lower()
+    if extension in _REFUSED:
+        raise InputError(f"{file}: {_REFUSED[extension]}.")
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(64)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
+    kind = _EXTENSIONS.get(extension)
+    if kind in OFFICE:
+        return kind
+    by_content = next((k for first, k in _FIRST_BYTES.items() if head.startswith(first)), None)
+    if by_content in _REFUSED:
+        raise InputError(f"{file}: {_REFUSED[str(by_content)]}.")
+    is_json = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    if is_json and kind in (None, "csv", "jsonl"):
+        by_content = "pyirt" if pyirt.is_pyirt(file) else "jsonl"
+    return by_content or kind or "csv"
 
 
 def read_responses(
@@ -124,23 +212,12 @@ def read_responses(
     if format is not None and layout is None:
         check_choice("format", format, (*FORMATS, *LOG_FORMATS, "wide", "long"))
     check_count("max_bytes", max_bytes)
-    words, declared = declared_codes(codes)
-    options = ReadingOptions(
-        subject=subject,
-        item=item,
-        response=response,
-        trial=trial,
-        layout=layout,
-        duplicates=duplicates,
-        ignore=names_of("ignore", ignore),
-        subject_columns=names_of("subject_columns", subject_columns),
-        facets=names_of("facets", facets),
-        words=words,
-        codes=declared,
-        missing=missing_texts(missing),
-        key=read_key(key, encoding),
-        encoding=checked_encoding(encoding),
-        sheet=sheet,
+    roles = {"subject": subject, "item": item, "response": response, "trial": trial}
+    others = {"ignore": ignore, "subject_columns": subject_columns, "facets": facets}
+    cells = {"codes": codes, "missing": missing, "key": read_key(key, encoding)}
+    file_options = {"encoding": checked_encoding(encoding), "sheet": sheet}
+    options = ReadingOptions.of(
+        **roles, **others, **cells, **file_options, layout=layout, duplicates=duplicates
     )
     with seekable_copy(check_path(path), max_bytes) as file:
         if records is not None:
@@ -156,7 +233,7 @@ def read_responses(
         if kind not in TABLES:
             _check_table(options, f"a file of the format {kind}")
         if kind == "jsonl" and format is None and (advice := unknown_json(file, max_bytes)):
-            _check_no_parameters(file, max_bytes)
+            check_no_parameters(file, max_bytes)
             raise InputError(advice)
         return _read_kind(file, str(kind), options, max_bytes, is_guess=format is None)
 
@@ -170,49 +247,24 @@ def _read_kind(
         responses = FORMATS[kind](file, options, max_bytes)
     except OSError as error:
         raise InputError(f"{file}: cannot be opened ({error.strerror}).") from None
-    except InputError:
+    except InputError as error:
         if is_guess:
-            _check_no_parameters(file, max_bytes)
-            _check_no_votes(file)
+            check_no_parameters(file, max_bytes)
+            try:
+                columns = columns_of(file)
+            except InputError:
+                raise error from None  # which says it
+            check_no_votes(file, columns)
         raise
     if is_guess and responses.is_fractional:
-        _check_no_parameters(file, max_bytes)
+        check_no_parameters(file, max_bytes)
     return responses
-
-
-def _check_no_votes(file: Path) -> None:
-    """Raise if a table has the columns of votes."""
-    try:
-        columns = columns_of(file)
-    except InputError:  # the error of the responses says it
-        return
-    if are_votes(columns):
-        text = "expected responses. Got votes between two answers. Read them with"
-        raise InputError(f"{file}: {text} irtcat votes {quote(str(file))}.") from None
-
-
-def _check_no_parameters(file: Path, max_bytes: int) -> None:
-    """Raise for a file of item parameters, whose numbers can look like fractions of responses."""
-    if columns := found_parameters(file, max_bytes):
-        raise InputError(
-            f"{file}: expected responses. Got what looks like item parameters ({columns}). Read "
-            f"them with irtcat import {quote(str(file))} (in Python irtcat.io.read_parameters); if "
-            "they are responses, pass format='wide' or 'long'."
-        )
 
 
 def _check_table(options: ReadingOptions, got: str) -> None:
     """Raise if columns are named of a file that is no table."""
-    for name in (
-        "ignore",
-        "subject_columns",
-        "facets",
-        "codes",
-        "words",
-        "missing",
-        "key",
-        "encoding",
-    ):
+    columns, cells = ("ignore", "subject_columns", "facets"), ("codes", "words", "missing", "key")
+    for name in (*columns, *cells, "encoding"):
         if getattr(options, name):
             name = name.replace("words", "codes")
             raise argument_error(name, f"given with a table only ({', '.join(TABLES)})", got)

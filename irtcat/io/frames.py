@@ -10,37 +10,32 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, resolve_duplicates
 from irtcat.responses import Responses, frame_table, long_responses, responses_of
-from irtcat.responses._layout import form_of, has_first_item, has_ids
 from irtcat.responses._table import (
     ID_NAMES,
     ITEM_NAMES,
     SUBJECT_NAMES,
     ReadingOptions,
     SourceTable,
-    checked_names,
+    check_names,
     find_long_columns,
     normalized,
 )
-from irtcat.responses._words import coding_of
 from irtcat.responses.responses import RowName, row_name
-from irtcat.responses.wide import read_wide
+from irtcat.responses.wide import form_of, has_first_item, has_ids, read_wide
 
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
 
 
-def from_file(
-    frame: pd.DataFrame, path: Path, options: ReadingOptions, codes: Any, rows: RowName
-) -> Responses:
+def from_file(frame: pd.DataFrame, path: Path, options: ReadingOptions, rows: RowName) -> Responses:
     """Responses of a table that was read from a file; see `from_frame`."""
-    return from_frame(frame, str(path), options, codes, rows, "table")
+    return from_frame(frame, str(path), options, rows, "table")
 
 
 def from_frame(
     frame: pd.DataFrame,
     name: str,
     options: ReadingOptions,
-    codes: Any,
     rows: RowName = row_name,
     kind: str = "",
 ) -> Responses:
@@ -50,7 +45,6 @@ def from_frame(
         frame: the table.
         name: what messages call it: its type, or the file that it was read from.
         options: column names, layout and what to do with repeated ids.
-        codes: all codes that a response can have; None for those that occur.
         rows: what messages call a row, by its number from 0.
         kind: what ``Responses.origin`` calls it; its name by default.
     """
@@ -58,13 +52,15 @@ def from_frame(
     if frame.index.nlevels > 1 or _has_other_role(frame):
         frame = frame.reset_index()
     table = frame_table(name, frame, rows, kind=kind)
-    if options.layout == "long" or find_long_columns(table, options) is not None:
-        return _from_long(table, frame, options, codes)
-    _, about = checked_names(name, map(str, frame.columns), options)
+    long = find_long_columns(table, options)
+    if long is not None:
+        return _from_long(table, frame, long[2], options)
+    about = options.subject_columns
+    check_names(name, map(str, frame.columns), options)
     is_form = form_of(header, frame, options.aside) is not None
     if is_form and isinstance(frame.index, pd.RangeIndex):
         cells = read_wide(table, [frame], options)
-        return responses_of(cells, options.duplicates, origin=cells.origin, codes=codes)
+        return responses_of(cells, options.duplicates, origin=cells.origin, codes=options.codes)
     columns = frame.columns.map(str)
     known, frame = frame.loc[:, columns.isin(about)], frame.loc[:, ~columns.isin(options.aside)]
     frame, ids = _with_id_index(frame, name, options)
@@ -75,7 +71,7 @@ def from_frame(
     if by_item:
         frame = frame.T
     origin = f"{kind or name} of {ROWS_ARE_ITEMS if by_item else ROWS_ARE_SUBJECTS}; ids = {ids}"
-    responses = from_wide(frame, name, options, codes, origin, rows, header)
+    responses = from_wide(frame, name, options, origin, rows, header)
     if not about:
         return responses
     _, kept = resolve_duplicates(
@@ -86,26 +82,23 @@ def from_frame(
 
 
 def _from_long(
-    table: SourceTable, frame: pd.DataFrame, options: ReadingOptions, codes: Any
+    table: SourceTable, frame: pd.DataFrame, response: int, options: ReadingOptions
 ) -> Responses:
-    """A table of one row per response."""
-    columns = find_long_columns(table, options)
-    assert columns is not None
-    cells, codes, said = _in_order(frame.iloc[:, [columns[2]]], options, codes)
+    """A table of one row per response, whose column of responses is at a position."""
+    cells, codes, said = _in_order(frame.iloc[:, [response]], options)
     if said:
         frame = frame.copy(deep=False)
-        frame.isetitem(columns[2], cells.iloc[:, 0].to_numpy())
+        frame.isetitem(response, cells.iloc[:, 0].to_numpy())
     responses = long_responses(table, frame, options, codes=codes)
     return replace(responses, origin=responses.origin + said)
 
 
-def _in_order(
-    cells: pd.DataFrame, options: ReadingOptions, codes: Any
-) -> tuple[pd.DataFrame, Any, str]:
+def _in_order(cells: pd.DataFrame, options: ReadingOptions) -> tuple[pd.DataFrame, Any, str]:
     """Columns of ordered categories as codes 0, 1, ..., all codes, and what is said of them.
 
     Ordered categories that are numbers are these numbers.
     """
+    codes = options.codes
     kinds = [kind for kind in cells.dtypes if isinstance(kind, pd.CategoricalDtype)]
     kinds = [kind for kind in kinds if kind.ordered and len(kind.categories)]
     if not kinds or options.is_coded:
@@ -143,13 +136,12 @@ def from_wide(
     frame: pd.DataFrame,
     kind: str,
     options: ReadingOptions,
-    codes: Any,
     origin: str,
     rows: RowName = row_name,
     header: tuple[str, ...] = (),
 ) -> Responses:
     """A table of one row per subject, with the ids as its index and columns."""
-    frame, codes, said = _in_order(frame, options, codes)
+    frame, codes, said = _in_order(frame, options)
     origin += said
     if not options.is_coded and all(pd.api.types.is_numeric_dtype(dtype) for dtype in frame.dtypes):
         responses = Responses.from_array(frame, duplicates=options.duplicates, codes=codes)
@@ -190,7 +182,7 @@ def _has_ids(frame: pd.DataFrame, names: list[str], options: ReadingOptions) -> 
     others = frame.iloc[:, 1:]
     if options.key is not None:
         return not has_first_item(options.key, tuple(names))
-    coding = coding_of(others, options.words, options.codes, options.missing)
+    coding = options.coding_of(others)
     numbers = others.select_dtypes(["number", "bool"])
     highest = np.nanmax(numbers.to_numpy(float, na_value=np.nan), initial=1) if numbers.size else 1
     first = [cell for cell in frame.iloc[:, 0].tolist() if isinstance(cell, (str, Real, np.bool_))]

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files.reading import MOST_BYTES, check_path, too_large
-from irtcat.io.json_lines import json_records
 from irtcat.io.logs.lm_eval import document_hash
 from irtcat.io.parquet import open_parquet, reading_parquet, unpacked_bytes
+from irtcat.io.records import json_records
 from irtcat.io.text import read_table
 
 Record = Mapping[str, Any]
@@ -94,10 +95,12 @@ def read_judgements(path: Any, max_bytes: int = MOST_BYTES) -> pd.DataFrame:
     return table.dropna(axis=1, how="all")
 
 
-def are_votes(columns: Iterable[str]) -> bool:
-    """Whether a table with these columns has votes between two answers."""
+def check_no_votes(file: Path, columns: Iterable[str]) -> None:
+    """Raise if a table with these columns has votes between two answers."""
     names = set(columns)
-    return any(set(needed) <= names for needed in FORMATS if not {"subject", "model"} & set(needed))
+    if any(set(needed) <= names for needed in FORMATS if not {"subject", "model"} & set(needed)):
+        text = "expected responses. Got votes between two answers. Read them with"
+        raise InputError(f"{file}: {text} irtcat votes {quote(str(file))}.") from None
 
 
 def _records(file: Path, max_bytes: int) -> list[Record]:

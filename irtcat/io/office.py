@@ -16,9 +16,9 @@ from irtcat._common.checks import InputError, one_line, shorten
 from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
 from irtcat.io.frames import from_file
 from irtcat.responses import Responses
+from irtcat.responses._cells import folded, scale_of
 from irtcat.responses._key import KEY_ROWS, Key, key_of_rows
 from irtcat.responses._table import ReadingOptions
-from irtcat.responses._words import folded, scale_of
 
 READERS = {
     ".sav": "read_sav",
@@ -73,7 +73,7 @@ def read_excel(
     sheet = sheets[options.sheet or others[0]]
     if len(keys) == 1 and options.key is None and not options.words:
         options = replace(options, key=_key(sheets[keys[0]], path))
-    return from_file(sheet.frame, path, options, options.codes, sheet.rows)
+    return from_file(sheet.frame, path, options, sheet.rows)
 
 
 def read_labelled(
@@ -90,7 +90,7 @@ def read_labelled(
     options = options or ReadingOptions()
     sheet = _labelled(path, max_bytes)
     frame, said = _by_labels(sheet, options)
-    responses = from_file(frame, path, options, options.codes, sheet.rows)
+    responses = from_file(frame, path, options, sheet.rows)
     if said:
         warnings.warn(f"{path}: {said}.", UserWarning, stacklevel=4)
     return replace(responses, origin="; ".join(filter(None, [responses.origin, said])))

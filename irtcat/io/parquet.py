@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from irtcat.responses import Responses, responses_of
 from irtcat.responses._table import (
     ReadingOptions,
     SourceTable,
-    checked_names,
+    check_names,
     find_long_columns,
     further_columns,
 )
@@ -54,7 +55,7 @@ def read_parquet(
         block = pd.concat(list(source.blocks(used)), ignore_index=True)
         cells = read_long(table, block, columns, options)
     else:
-        checked_names(table.name, table.header, options)
+        check_names(table.name, table.header, options)
         used = tuple(j for j, name in enumerate(table.header) if name not in options.ignore)
         width = 8 if any(source.is_float(column) for column in used[1:]) else 1
         source.check(used, (len(used) * width + WIDE_ROW) * source.rows, max_bytes)
@@ -78,6 +79,16 @@ INDEX = "__index_level_"
 """Prefix of the column name that pandas gives to an index without a name."""
 
 
+def pyarrow_module(path: Path, name: str) -> Any:
+    """A module of pyarrow, with which a file is read."""
+    try:
+        import_module("pyarrow")
+        return import_module(f"pyarrow.{name}")
+    except ImportError:
+        advice = "Install it: pip install 'irtcat[parquet]'."
+        raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
+
+
 def open_parquet(path: Path) -> Any:
     """Open a Parquet file; text columns are read as dictionaries.
 
@@ -86,11 +97,7 @@ def open_parquet(path: Path) -> Any:
     Raises:
         InputError: pyarrow is not installed, or the file cannot be read.
     """
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[parquet]'."
-        raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
+    parquet = pyarrow_module(path, "parquet")
     with opened(path):  # raises with the reason if it cannot be opened
         pass
     with reading_parquet(path):
@@ -191,14 +198,8 @@ class _Columns:
         import pyarrow as pa
 
         types = pa.types
-        accepted = (
-            types.is_integer,
-            types.is_floating,
-            types.is_boolean,
-            types.is_decimal,
-            types.is_null,
-            is_text,
-        )
+        accepted = [types.is_integer, types.is_floating, types.is_boolean, types.is_decimal]
+        accepted += [types.is_null, is_text]
         for column in columns:
             kind = self._types[column]
             kind = kind.value_type if types.is_dictionary(kind) else kind

@@ -17,8 +17,7 @@ from irtcat.prediction.regression import LEAST_SUBJECTS
 from irtcat.prediction.subjects import response_hashes
 from irtcat.prediction.task import Task, item_weights
 from irtcat.responses import Responses
-from irtcat.responses._conditions import CONDITION_COLUMNS
-from irtcat.responses._metadata import HARNESS_COLUMNS
+from irtcat.responses._conditions import CONDITION_COLUMNS, HARNESS_COLUMNS
 from irtcat.selection import Subset, select
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)

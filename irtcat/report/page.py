@@ -9,8 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from irtcat._files.html import escaped, policy_hash
-from irtcat._files.json import json_text
+from irtcat._files.json import escaped, json_text, policy_hash
 from irtcat._version import __version__
 from irtcat.report.blocks import Block, Section, shorter
 from irtcat.report.remarks import grouped

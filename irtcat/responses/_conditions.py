@@ -14,7 +14,13 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, brief, check_choice
 from irtcat._common.numbers import number_in
-from irtcat.responses._metadata import HARNESS_COLUMNS
+
+HARNESS_COLUMNS = {
+    "task": ("task", "task_name", "evaluation_name"),
+    "sample": ("sample_id", "sample", "doc_id", "doc_index"),
+    "hash": ("doc_hash", "hash"),
+}
+"""Columns of metadata by which harnesses know an item; the first one that exists is used."""
 
 CONDITIONS = {
     "task": HARNESS_COLUMNS["task"],

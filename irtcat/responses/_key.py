@@ -10,8 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, is_number, shorten
 from irtcat._common.numbers import number_in
-from irtcat.responses._cells import cell_number, is_missing_text
-from irtcat.responses._words import NO_VALUE, folded
+from irtcat.responses._cells import NO_VALUE, cell_number, folded, is_missing_text
 
 KEY_ROWS = frozenset(("key", "answer key", "answer_key", "correct answer", "correct answers"))
 """Ids of a row that has the right answers in place of a subject's."""

@@ -273,9 +273,8 @@ def _integer_range(X: np.ndarray) -> tuple[int, int, bool]:
     low, high = int(X.min()), int(X.max())
     if low < -1:
         must = "integer codes of 0 or more, with -1 for missing"
-        _refuse(
-            X, lambda block: block < -1, must, "Name a code of missing responses with missing=."
-        )
+        advice = "Name a code of missing responses with missing=."
+        _refuse(X, lambda block: block < -1, must, advice)
     if high == -1:
         raise _all_missing()
     if low == -1:
@@ -292,21 +291,13 @@ def _float_range(X: np.ndarray) -> tuple[float, float, bool]:
         low = min(low, float(np.fmin.reduce(block, axis=None, initial=np.inf)))
         high = max(high, float(np.fmax.reduce(block, axis=None, initial=-np.inf)))
         all_whole = all_whole and not bool(((block != np.rint(block)) & ~np.isnan(block)).any())
-    _refuse_infinite(X, low, high)
-    if low < 0:
-        advice = (
-            "Mark a missing response by NaN (in a file: an empty cell), or name its code with "
-            "missing=."
-        )
-        _refuse(X, lambda block: block < 0, "responses of 0 or more", advice)
-    return low, high, all_whole
-
-
-def _refuse_infinite(X: np.ndarray, low: float, high: float) -> None:
-    """Raise if a value is infinite, or if all are missing."""
     if not (np.isfinite(low) and np.isfinite(high)):
         _refuse(X, np.isinf, "finite responses")
         raise _all_missing()
+    if low < 0:
+        advice = "Mark a missing response by NaN (in a file: an empty cell), or name its code with"
+        _refuse(X, lambda block: block < 0, "responses of 0 or more", f"{advice} missing=.")
+    return low, high, all_whole
 
 
 def _encode_fractions(X: np.ndarray) -> np.ndarray:
@@ -384,9 +375,8 @@ def as_matrix(X: Any) -> tuple[np.ndarray, Any, Any]:
     else:
         matrix = _plain_array(X)
     if matrix.ndim != 2:
-        got = (
-            f"{matrix.ndim} dimensions of shape {matrix.shape}" if matrix.ndim else type(X).__name__
-        )
+        shape = f"{matrix.ndim} dimensions of shape {matrix.shape}"
+        got = shape if matrix.ndim else type(X).__name__
         advice = " For numbered trials use Responses.from_trials." if matrix.ndim == 3 else ""
         raise InputError(f"The `X` argument must be a matrix, subjects x items. Got {got}.{advice}")
     if 0 in matrix.shape:

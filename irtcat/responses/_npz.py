@@ -10,7 +10,7 @@ import numpy as np
 from irtcat._common.checks import InputError, brief, is_unicode, shorten
 from irtcat._files.archives import array_file
 from irtcat._files.formats import FileFormat
-from irtcat.responses._metadata import frame_from_plain, frame_to_plain
+from irtcat.responses._frames import frame_from_plain, frame_to_plain
 from irtcat.responses._table import CellMatrix
 from irtcat.responses._trials import mean_of_trials
 

@@ -276,11 +276,8 @@ def find_flags(
     item_low, item_high = _extremes(values, axis=0)
     low, high = _extremes(values, axis=1)
     table = [
-        (
-            "constant items",
-            items,
-            (item_low == item_high) & (len(values) > 1),
-        ),  # of one subject all are
+        # Of one subject all are constant.
+        ("constant items", items, (item_low == item_high) & (len(values) > 1)),
         ("subjects all right", subjects, low == top),
         ("subjects all wrong", subjects, high == 0),
         ("repeated rows", subjects, earlier_equal(values) >= 0),

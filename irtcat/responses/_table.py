@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -10,9 +10,15 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.numbers import number_in
-from irtcat.responses._cells import Report, block_numbers, is_missing_text
-from irtcat.responses._key import Choices, Key
-from irtcat.responses._words import Coding
+from irtcat.responses._cells import (
+    Coding,
+    coding_of,
+    declared_codes,
+    is_missing,
+    is_missing_text,
+    missing_texts,
+)
+from irtcat.responses._key import Choices, Key, key_of
 
 
 def _roles(stems: str, suffixes: str) -> frozenset[str]:
@@ -61,6 +67,9 @@ NARROW = 12
 BASE_ITEM = "base_item"
 """Column of the metadata of items that are combinations with facets: the item alone."""
 
+ROLES = ("subject", "item", "response", "trial")
+"""What the columns of a table of one row per response are; the names of options, too."""
+
 NAME_THEM = "subject=, item= and response="
 """How messages name the options for the columns of a table of one row per response."""
 
@@ -103,10 +112,23 @@ class ReadingOptions:
     key: Key | None = None
     sheet: str | None = None
 
+    @classmethod
+    def of(cls, *, codes: Any, missing: Any, key: Any, **others: Any) -> "ReadingOptions":
+        """The options that the arguments of a reader give (see `irtcat.as_responses`)."""
+        words, all_codes = declared_codes(codes)
+        others |= {"words": words, "codes": all_codes, "missing": missing_texts(missing)}
+        for name in ("ignore", "subject_columns", "facets"):
+            others[name] = names_of(name, others[name])
+        return cls(**others, key=key_of(key))
+
     @property
     def is_coded(self) -> bool:
         """Whether cells are not the responses themselves."""
         return bool(self.words or self.missing or self.key)
+
+    def coding_of(self, cells: pd.DataFrame) -> Coding:
+        """How the cells of a table become numbers."""
+        return coding_of(cells, self.words, self.codes, self.missing)
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -175,12 +197,11 @@ class SourceTable:
 
     def only(self, kept: Sequence[int]) -> "SourceTable":
         """The table with the columns at these positions."""
-        return SourceTable(
-            self.name,
-            tuple(self.header[j] for j in kept),
-            lambda row, column: self.cell(row, kept[column]),
-            tuple(self.place(j) - 1 for j in kept),
-            self.kind,
+        return replace(
+            self,
+            header=tuple(self.header[j] for j in kept),
+            cell=lambda row, column: self.cell(row, kept[column]),
+            places=tuple(self.place(j) - 1 for j in kept),
         )
 
     def fail(self, row: int, column: int, expected: str, advice: str = "") -> NoReturn:
@@ -313,9 +334,7 @@ def find_judge(
         'rater'
         >>> find_judge("a.csv", ("model", "q1", "rater"))
     """
-    named = {
-        role: roles[role] for role in ("subject", "item", "response", "trial") if role in roles
-    }
+    named = {role: name for role, name in roles.items() if role in ROLES}
     aside: dict[str, Any] = {
         "ignore": tuple(ignore or ()),
         "subject_columns": tuple(subject_columns or ()),
@@ -388,14 +407,8 @@ def names_of(argument: str, names: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def checked_names(
-    name: str, header: Iterable[str], options: ReadingOptions
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns to leave out and those of the subjects.
-
-    Raises:
-        InputError: for a name that is no column, or in both.
-    """
+def check_names(name: str, header: Iterable[str], options: ReadingOptions) -> None:
+    """Raise for columns to leave out or of the subjects that are no columns, or in both."""
     known = set(header)
     for argument in ("ignore", "subject_columns"):
         for column in getattr(options, argument):
@@ -404,17 +417,6 @@ def checked_names(
                 raise argument_error(argument, must, column)
     if both := [column for column in options.ignore if column in options.subject_columns]:
         raise argument_error("ignore", "names of other columns than subject_columns", both[0])
-    return options.ignore, options.subject_columns
-
-
-def joined(*texts: str) -> str:
-    """Texts that are not empty, with semicolons between them."""
-    return "; ".join(filter(None, texts))
-
-
-def coded_numbers(cells: pd.DataFrame, report: Report, coding: Coding) -> np.ndarray:
-    """Cells as numbers, NaN where missing."""
-    return block_numbers(cells, report, coding.number, coding.expected, coding.is_plain)
 
 
 def say_guesses(table: SourceTable, guessed: list[str]) -> str:
@@ -435,7 +437,7 @@ def further_columns(
     Raises:
         InputError: for a name that is no column besides ``columns``, or is given twice.
     """
-    checked_names(table.name, table.header, options)
+    check_names(table.name, table.header, options)
     used = [table.header[column] for column in columns]
     for name in options.facets:
         usable = name in table.header and name not in (*used, *options.aside, BASE_ITEM)
@@ -459,13 +461,6 @@ def context_columns(
     )
 
 
-def _is_empty(cell: Any) -> bool:
-    """Whether a cell is missing, or a text that stands for a missing one."""
-    if isinstance(cell, str):
-        return is_missing_text(cell)
-    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
-
-
 def metadata_column(column: pd.Series) -> pd.Series:
     """A column of the subjects: numbers if all its cells are, else text; empty cells are missing.
 
@@ -475,7 +470,7 @@ def metadata_column(column: pd.Series) -> pd.Series:
         >>> metadata_column(pd.Series(["7b", "NA"])).tolist()
         ['7b', None]
     """
-    cells = [None if _is_empty(cell) else cell for cell in column.tolist()]
+    cells = [None if is_missing(cell) else cell for cell in column.tolist()]
     texts = [cell for cell in cells if isinstance(cell, str)]
     numbers = {text: number_in(text) for text in set(texts)}
     if texts and all(number is not None for number in numbers.values()):

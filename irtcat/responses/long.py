@@ -7,22 +7,20 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._common.numbers import number_in
-from irtcat.responses._cells import compact
+from irtcat.responses._cells import Coding, compact
 from irtcat.responses._key import ScoredChoices
 from irtcat.responses._table import (
     BASE_ITEM,
     JUDGE_NAMES,
+    ROLES,
     CellMatrix,
     ReadingOptions,
     SourceTable,
-    coded_numbers,
     context_columns,
-    joined,
     metadata_column,
     normalized,
     say_guesses,
 )
-from irtcat.responses._words import Coding, coding_of, words_advice
 
 SPARSE_CELLS, SPARSE = 2**24, 16
 """Scores by trial number are refused if they take more cells than this (64 MiB) of which less than
@@ -50,16 +48,16 @@ def read_long(
     cells = block.iloc[:, [2]]
     coding, scored = Coding(codes=options.codes), None
     if options.key is None:
-        coding = coding_of(cells, options.words, options.codes, options.missing)
+        coding = options.coding_of(cells)
 
     def report(row: int, column: int, expected: str) -> NoReturn:
         is_word = any(isinstance(x, str) and coding.number(x) is None for x in cells.iloc[:50, 0])
-        table.fail(row, columns[2], expected, words_advice(cells, coding) if is_word else "")
+        table.fail(row, columns[2], expected, coding.advice(cells) if is_word else "")
 
     rows, subjects = pd.factorize(table.check_ids(block.iloc[:, 0], 0, columns[0]))
     cols, items, facets = _items_of(table, block, columns, options)
     if options.key is None:
-        numbers, chosen = coded_numbers(cells, report, coding)[:, 0], np.zeros(0)
+        numbers, chosen = coding.numbers(cells, report)[:, 0], np.zeros(0)
     else:
         base = items if facets is None else facets[BASE_ITEM].to_numpy(dtype=object)
         scored = ScoredChoices(options.key, base.tolist(), table.name, options.missing)
@@ -71,7 +69,7 @@ def read_long(
     at: tuple[np.ndarray, ...] = (rows, cols)
     labels = None if len(columns) < 4 else table.check_ids(block.iloc[:, 3], 0, columns[3])
     answered, pair = ~np.isnan(numbers), rows * len(items) + cols
-    _check_rows_of_pairs(table, columns, options, block, pair, labels, answered)
+    _check_contexts(table, columns, options, block, pair, labels, answered)
     if labels is not None:
         trials = _numbered(rows, labels)
         key = pair[order] * (trials.max() + 1) + trials[order]
@@ -101,9 +99,10 @@ def read_long(
             codes[rows[order], cols[order]] = chosen[order]
             choices = scored.choices(codes)
     said = say_guesses(table, guessed)
+    end = f"; {said}" if said else ""
     return CellMatrix(
         name=table.name,
-        origin=joined(f"{table.kind} of one row per response", _roles(table, columns), said),
+        origin=f"{table.kind} of one row per response; {_roles(table, columns)}{end}",
         codes=coding.codes if scored is None else scored.codes,
         said=said,
         choices=choices,
@@ -117,22 +116,6 @@ def read_long(
     )
 
 
-def _about(
-    table: SourceTable,
-    block: pd.DataFrame,
-    columns: tuple[int, ...],
-    rows: np.ndarray,
-    subjects: np.ndarray,
-    options: ReadingOptions,
-) -> pd.DataFrame | None:
-    """The columns of the subjects; None without any."""
-    if not options.subject_columns:
-        return None
-    start = len(columns) + len(options.facets)
-    further = block.iloc[:, start : start + len(options.subject_columns)]
-    return _constant(table, further, rows, subjects, options)
-
-
 def _first_like(row: int, answered: np.ndarray, at: tuple[np.ndarray, ...]) -> int:
     """The first row with an answer of the same pair, or of the same trial of it."""
     return int(np.argmax(np.logical_and.reduce([answered, *(i == i[row] for i in at)])))
@@ -140,7 +123,7 @@ def _first_like(row: int, answered: np.ndarray, at: tuple[np.ndarray, ...]) -> i
 
 def _roles(table: SourceTable, columns: tuple[int, ...]) -> str:
     """What the columns are, as text."""
-    roles = zip(("subject", "item", "response", "trial"), columns, strict=False)
+    roles = zip(ROLES, columns, strict=False)
     return ", ".join(f"{role} = {table.header[column]}" for role, column in roles)
 
 
@@ -158,24 +141,6 @@ def _fail_twice(
     if trial is None:
         advice += " If they are repeated trials, name the column of their numbers with trial=."
     table.fail(row, column, "the same response as before", advice)
-
-
-def _check_rows_of_pairs(
-    table: SourceTable,
-    columns: tuple[int, ...],
-    options: ReadingOptions,
-    block: pd.DataFrame,
-    pair: np.ndarray,
-    labels: np.ndarray | None,
-    answered: np.ndarray,
-) -> None:
-    """`_check_contexts` of the rows with a response, by pair and trial."""
-    if options.duplicates == "first" or not context_columns(table, columns, options):
-        return
-    runs = np.zeros(len(pair), int) if labels is None else pd.factorize(labels)[0]
-    key = pair * (runs.max() + 1) + runs
-    numbered = block.set_axis(range(len(block)), axis=0)
-    _check_contexts(table, columns, options, numbered[answered], key[answered])
 
 
 def _items_of(
@@ -202,9 +167,11 @@ def _check_contexts(
     columns: tuple[int, ...],
     options: ReadingOptions,
     block: pd.DataFrame,
-    key: np.ndarray,
+    pair: np.ndarray,
+    labels: np.ndarray | None,
+    answered: np.ndarray,
 ) -> None:
-    """Raise for two rows of a pair, or of a trial of it, that differ in a context.
+    """Raise for two answers of a pair, or of a trial of it, that differ in a context.
 
     They would otherwise be one response wherever they are equal.
 
@@ -212,10 +179,17 @@ def _check_contexts(
         table: the table.
         columns: see `read_long`.
         options: of the caller.
-        block: the rows that have a response.
-        key: a number for each pair, or trial of it.
+        block: the rows.
+        pair: a number for the subject and the item of each row.
+        labels: of the trials, if there are any.
+        answered: which rows have a response.
     """
     contexts = context_columns(table, columns, options)
+    if options.duplicates == "first" or not contexts:
+        return
+    runs = np.zeros(len(pair), int) if labels is None else pd.factorize(labels)[0]
+    key = (pair * (runs.max() + 1) + runs)[answered]
+    block = block.set_axis(range(len(block)), axis=0)[answered]
     order = np.argsort(key, kind="stable")
     is_again = key[order][1:] == key[order][:-1]
     for at, column in enumerate(contexts, start=block.shape[1] - len(contexts)):
@@ -225,18 +199,15 @@ def _check_contexts(
             earlier, row = (order[start:][int(np.argmax(differ))] for start in (0, 1))
             name = shorten(table.header[column])
             where = [table.cell(int(block.index[k]), column) for k in (earlier, row)]
-            pair = " and ".join(
+            which = " and ".join(
                 f"{role} {shorten(str(block.iloc[row, k]))}"
                 for k, role in enumerate(("subject", "item"))
             )
             got = f"{shorten(where[0][1])} ({where[0][0]}) and {shorten(where[1][1])}"
-            says = (
-                "who judged"
-                if normalized(table.header[column]) in JUDGE_NAMES
-                else "what more was asked"
-            )
+            is_judge = normalized(table.header[column]) in JUDGE_NAMES
+            says = "who judged" if is_judge else "what more was asked"
             raise InputError(
-                f"{table.name}, {where[1][0]}: expected one response of {pair}. Got one for each "
+                f"{table.name}, {where[1][0]}: expected one response of {which}. Got one for each "
                 f"of {name} = {got}. If {name} says {says}, name it with facets=. If it numbers "
                 "repeated trials, name it with trial=; else leave it out with ignore=."
             )
@@ -276,15 +247,21 @@ def _check_scores(
         )
 
 
-def _constant(
+def _about(
     table: SourceTable,
     block: pd.DataFrame,
+    columns: tuple[int, ...],
     rows: np.ndarray,
     subjects: np.ndarray,
     options: ReadingOptions,
-) -> pd.DataFrame:
-    """The columns of the subjects, one row for each; raise if a subject has two values."""
-    frame = block.set_axis(list(options.subject_columns), axis=1).apply(metadata_column)
+) -> pd.DataFrame | None:
+    """The columns of the subjects, one row for each, if any; raise if a subject has two values."""
+    names = list(options.subject_columns)
+    if not names:
+        return None
+    start = len(columns) + len(options.facets)
+    further = block.iloc[:, start : start + len(names)]
+    frame = further.set_axis(names, axis=1).apply(metadata_column)
     first = ~pd.Series(rows).duplicated().to_numpy()
     about = frame[first].reset_index(drop=True)
     for name in frame:

@@ -25,10 +25,12 @@ from irtcat._files.archives import arrays_as_bytes, npz_target, write_arrays
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import replacing
 from irtcat.responses import _frames, _matrix, _npz, _summary, _table, _trials
-from irtcat.responses._key import key_of
-from irtcat.responses._metadata import align_metadata
-from irtcat.responses._words import Coding, declared_codes, missing_texts
+from irtcat.responses._cells import Coding, declared_codes
+from irtcat.responses._frames import align_metadata
 from irtcat.responses.long import read_long
+
+ARRAYS = ("values", "subject_ids", "item_ids", "trials", "trial_values", "choices")
+"""Fields of responses that are arrays, or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,7 @@ class Responses:
             raise argument_error("choices", f"of shape {shape}, to match the ids", got)
         if self.trial_values is not None:
             _trials.check_trial_values(self.trial_values, self.trials, shape)
-        for name in ("values", "subject_ids", "item_ids", "trials", "trial_values", "choices"):
+        for name in ARRAYS:
             if getattr(self, name) is None:
                 continue
             view = getattr(self, name).view()  # a view: the caller's array stays writable
@@ -150,12 +152,7 @@ class Responses:
             return NotImplemented
         return (
             self.codes == other.codes
-            and _same(self.values, other.values)
-            and _same(self.subject_ids, other.subject_ids)
-            and _same(self.item_ids, other.item_ids)
-            and _same(self.trials, other.trials)
-            and _same(self.trial_values, other.trial_values)
-            and _same(self.choices, other.choices)
+            and all(_same(getattr(self, name), getattr(other, name)) for name in ARRAYS)
             and self.choice_labels == other.choice_labels
             and self.subjects.equals(other.subjects)
             and self.items.equals(other.items)
@@ -316,25 +313,12 @@ class Responses:
                 frame = pd.DataFrame(table)
             except (TypeError, ValueError):
                 raise argument_error("table", "a data frame", table) from None
-        words, codes = declared_codes(codes)
-        options = _table.ReadingOptions(
-            subject=subject,
-            item=item,
-            response=response,
-            trial=trial,
-            layout="long",
-            duplicates=duplicates,
-            ignore=_table.names_of("ignore", ignore),
-            subject_columns=_table.names_of("subject_columns", subject_columns),
-            facets=_table.names_of("facets", facets),
-            words=words,
-            codes=codes,
-            missing=missing_texts(missing),
-            key=key_of(key),
-        )
-        return long_responses(
-            frame_table(name, frame), frame, options, codes=codes, subjects=subjects, items=items
-        )
+        roles = {"subject": subject, "item": item, "response": response, "trial": trial}
+        others = {"ignore": ignore, "subject_columns": subject_columns, "facets": facets}
+        cells = {"codes": codes, "missing": missing, "key": key, "duplicates": duplicates}
+        options = _table.ReadingOptions.of(**roles, **others, **cells, layout="long")
+        metadata = {"codes": options.codes, "subjects": subjects, "items": items}
+        return long_responses(frame_table(name, frame), frame, options, **metadata)
 
     @classmethod
     def from_counts(cls, k: Any, n: Any, **options: Any) -> "Responses":
@@ -532,10 +516,8 @@ class Responses:
     @property
     def has_missing(self) -> bool:
         """Whether any response is missing."""
-        is_complete = True
-        for rows in _matrix.row_blocks(self.values.shape):
-            is_complete = is_complete and bool(_matrix.observed(self.values[rows]).all())
-        return not is_complete
+        blocks = (_matrix.observed(self.values[rows]) for rows in _matrix.row_blocks(self.shape))
+        return not all(block.all() for block in blocks)
 
     def to_numpy(self) -> np.ndarray:
         """Return a float64 copy of the category codes or fractions, NaN where missing."""
@@ -626,31 +608,22 @@ class Responses:
             rows = selected_positions("subjects", subjects, self.subject_ids, distinct=True)
         if items is not None:
             columns = selected_positions("items", items, self.item_ids, distinct=True)
-        values = self.values if rows is None else self.values[rows]
-        values = values if columns is None else values[:, columns]
-        trials, scores, choices = self.trials, self.trial_values, self.choices
-        if choices is not None:
-            choices = choices if rows is None else choices[rows]
-            choices = choices if columns is None else choices[:, columns]
-        if trials is not None:
-            trials = trials if rows is None else trials[rows]
-            trials = trials if columns is None else trials[:, columns]
-        if scores is not None:
-            scores = scores if rows is None else scores[rows]
-            scores = scores if columns is None else scores[:, columns]
-        return Responses(
-            values=np.ascontiguousarray(values),
+
+        def part(cells: Any) -> Any:
+            if cells is not None and rows is not None:
+                cells = cells[rows]
+            return cells if cells is None or columns is None else cells[:, columns]
+
+        return replace(
+            self,
+            values=np.ascontiguousarray(part(self.values)),
             subject_ids=self.subject_ids if rows is None else self.subject_ids[rows],
             item_ids=self.item_ids if columns is None else self.item_ids[columns],
-            n_categories=self.n_categories,
-            codes=self.codes,
             subjects=self.subjects if rows is None else self.subjects.iloc[rows],
             items=self.items if columns is None else self.items.iloc[columns],
-            trials=trials,
-            trial_values=scores,
-            origin=self.origin,
-            choices=choices,
-            choice_labels=self.choice_labels,
+            trials=part(self.trials),
+            trial_values=part(self.trial_values),
+            choices=part(self.choices),
         )
 
     def as_choices(self) -> "Responses":
@@ -738,7 +711,7 @@ class Responses:
             >>> held_out.subject_ids.tolist()
             ['s3']
         """
-        held_out = held_out_subjects(self.values, self.highest, self.subjects, share, seed, by)
+        held_out = held_out_subjects(self.values, self.subjects, share, seed, by)
         return self.subset(subjects=~held_out), self.subset(subjects=held_out)
 
     def without_duplicate_subjects(self) -> "Responses":
@@ -908,8 +881,8 @@ def _row_means(values: np.ndarray) -> np.ndarray:
     """Mean of the observed values of each row; NaN where there is none."""
     means = np.full(len(values), np.nan)
     for rows in _matrix.row_blocks(values.shape):
-        block, mask = values[rows], _matrix.observed(values[rows])
-        total = np.where(mask, block, 0).sum(axis=1, dtype=float)
+        mask = _matrix.observed(values[rows])
+        total = values[rows].sum(axis=1, where=mask, dtype=float)
         np.divide(total, mask.sum(axis=1), out=means[rows], where=mask.any(axis=1))
     return means
 
@@ -1002,21 +975,17 @@ def responses_of(
     if cells.facets is not None:
         items = options.get("items")
         known = None if items is None else items.set_axis(items.index.map(str), axis=0)
-        options["items"] = (
-            cells.facets if known is None else cells.facets.join(known, on=_table.BASE_ITEM)
-        )
+        joined = cells.facets if known is None else cells.facets.join(known, on=_table.BASE_ITEM)
+        options["items"] = joined
     if options.get("codes") is None:
         options["codes"] = cells.codes
     try:
+        ids = (cells.subjects, cells.items)
         if cells.scores is None:
-            responses = Responses.from_array(
-                cells.matrix, cells.subjects, cells.items, duplicates=duplicates, **options
-            )
+            responses = Responses.from_array(cells.matrix, *ids, duplicates=duplicates, **options)
         else:
             options.pop("codes")
-            responses = Responses.from_trials(
-                cells.scores, cells.subjects, cells.items, duplicates=duplicates, **options
-            )
+            responses = Responses.from_trials(cells.scores, *ids, duplicates=duplicates, **options)
         if cells.about is not None:
             _, kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)
             about = cells.about if kept is None else cells.about.iloc[kept]
@@ -1034,18 +1003,12 @@ def responses_of(
 
 
 def held_out_subjects(
-    values: np.ndarray,
-    highest: int,
-    subjects: pd.DataFrame,
-    share: float,
-    seed: int,
-    by: str | None,
+    values: np.ndarray, subjects: pd.DataFrame, share: float, seed: int, by: str | None
 ) -> np.ndarray:
     """Mask of the subjects held out (see `Responses.split`).
 
     Args:
         values: the responses, subjects x items.
-        highest: the highest response.
         subjects: metadata of the subjects.
         share: the share held out.
         seed: of the random order.
@@ -1062,27 +1025,12 @@ def held_out_subjects(
     if by is None:
         chosen = rng.permutation(n_subjects)[:n]
     elif by == "ability":
-        chosen = np.argsort(-_proportions(values, highest), kind="stable")[:n]
+        chosen = np.argsort(-np.nan_to_num(_row_means(values), nan=-1), kind="stable")[:n]
     else:
         chosen = _complete_groups(subjects, by, n_subjects * share, rng)
     held_out = np.zeros(n_subjects, dtype=bool)
     held_out[chosen] = True
     return held_out
-
-
-def _proportions(values: np.ndarray, highest: int) -> np.ndarray:
-    """Mean response of each subject, 0 to 1; -1 for a subject without a response."""
-    means = np.full(len(values), -1.0)
-    for rows in _matrix.row_blocks(values.shape):
-        observed_cells = _matrix.observed(values[rows])
-        total = values[rows].sum(axis=1, where=observed_cells, dtype=np.float64)
-        np.divide(
-            total,
-            highest * observed_cells.sum(axis=1),
-            out=means[rows],
-            where=observed_cells.any(axis=1),
-        )
-    return means
 
 
 def _complete_groups(

@@ -22,7 +22,7 @@ from irtcat._files.archives import array_file, read_npy
 from irtcat._files.reading import numbered_lines, parse_json
 from irtcat.io.parquet import open_parquet, parquet_batches, reading_parquet
 from irtcat.io.text import read_table
-from irtcat.responses._cells import block_numbers
+from irtcat.responses._cells import Coding
 from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._table import ITEM_NAMES, SUBJECT_NAMES, normalized
 from irtcat.training.dynamics import FLOOR
@@ -374,7 +374,7 @@ def _from_frame(frame: pd.DataFrame, name: str, unit: str, columns: Mapping[str,
     def position(row: int, column: int) -> str:
         return f"row {row + 1}, column {others.columns[column]!r}"
 
-    values = block_numbers(others, _reporter(others, name))
+    values = Coding().numbers(others, _reporter(others, name))
     runs = None if run is None else frame[run].to_numpy()
     return _Raw(values, steps, runs, others.columns.to_numpy(), position)
 
@@ -415,7 +415,7 @@ def _from_long(frame: pd.DataFrame, name: str, columns: Mapping[str, str | None]
     if absent.any():
         row, column = np.argwhere(absent)[0].tolist()
         raise InputError(f"{name}, row {row + 1}: expected a value of {keys[column]}. Got none.")
-    values = block_numbers(frame[[columns["value"]]], _reporter(frame[[columns["value"]]], name))
+    values = Coding().numbers(frame[[columns["value"]]], _reporter(frame[[columns["value"]]], name))
     checkpoints = list(zip(*(frame[key].tolist() for key in keys[:-1]), strict=True))
     rows, kept = pd.factorize(pd.Series(checkpoints, dtype=object))
     cols, items = pd.factorize(frame[columns["item"]].map(str))

@@ -13,7 +13,7 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.models.continuous import EDGES
 from irtcat.responses import Responses
-from irtcat.responses._metadata import align_metadata
+from irtcat.responses._frames import align_metadata
 from irtcat.training.checkpoint_values import UNITS, read_checkpoints
 from irtcat.training.dynamics import Accumulator, Dynamics, average
 

@@ -22,7 +22,7 @@ from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.engine import step_compiled
 from irtcat.cat.rules.sampling import chances
 from irtcat.harness import Answer, Calls, Command, Item, evaluate
-from irtcat.harness.answers import as_code, ask_until_over
+from irtcat.harness.answers import as_code
 from irtcat.harness.items import read_items
 from irtcat.prediction.factor_scores import FactorModel
 from tests.harness.conftest import N, is_right
@@ -422,7 +422,7 @@ def test_answers_that_an_item_cannot_have(value, must):
     session = Session.begin(bank, Config(max_items=1, first=("i1",)))
     items = {name: Item(name) for name in ("i1", "i2")}
     with pytest.raises(InputError, match=must):
-        ask_until_over(session, items, lambda asked: [Answer("i1", value)])
+        Calls(lambda asked: [("i1", value)]).drive(session, items, None, None)
     assert session.asked == ["i1"]
 
 

@@ -13,7 +13,7 @@ import irtcat
 from irtcat import InputError
 from irtcat.cat import Config
 from irtcat.harness import LmEval, compare_live, evaluate, export
-from irtcat.harness.replies import Replies
+from irtcat.harness.lm_eval_tasks import Replies
 from irtcat.io.logs import read_logs
 from tests.harness.conftest import QUESTIONS, N, is_right
 

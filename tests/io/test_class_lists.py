@@ -6,8 +6,8 @@ import pytest
 
 import irtcat
 from irtcat import InputError, as_responses, fit, read_responses
-from irtcat.responses._layout import has_ids
 from irtcat.responses._summary import suspect_repeats
+from irtcat.responses.wide import has_ids
 
 N, K = 60, 15
 ITEMS = [f"Q{j}" for j in range(1, K + 1)]

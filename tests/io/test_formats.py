@@ -205,9 +205,9 @@ def test_content_decides_where_the_extension_does_not(tmp_path):
 
 @pytest.mark.slow
 def test_blocks_of_rows_are_put_together(tmp_path, monkeypatch):
-    from irtcat.io import delimited
+    from irtcat.io import text
 
-    monkeypatch.setattr(delimited, "BLOCK_CELLS", 6)
+    monkeypatch.setattr(text, "BLOCK_CELLS", 6)
     X = np.random.default_rng(0).integers(0, 4, (25, 2))
     lines = [f"m{i},{a},{b}" for i, (a, b) in enumerate(X)]
     r = read_text(tmp_path, "\n".join(["subject,q,r", *lines]))

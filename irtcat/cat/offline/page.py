@@ -22,8 +22,7 @@ from markupsafe import Markup
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.precision import precision
 from irtcat._files.formats import FileFormat
-from irtcat._files.html import escaped, policy_hash
-from irtcat._files.json import json_text, json_value
+from irtcat._files.json import escaped, json_text, json_value, policy_hash
 from irtcat._files.writing import replacing
 from irtcat._version import __version__
 from irtcat.bank import BankLike, ItemBank

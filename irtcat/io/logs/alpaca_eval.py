@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from irtcat._common.checks import InputError, shorten
-from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
 from irtcat.io.logs.lm_eval import document_hash
-from irtcat.io.logs.values import as_object, as_text, score_number
+from irtcat.io.logs.values import as_text, json_rows, score_number
 
 TASK, METRIC = "alpaca_eval", "preference"
 OLD_DRAW, DRAW = 0.0, 0.5
@@ -27,16 +26,12 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     Raises:
         InputError: naming the file and the annotation.
     """
-    rows = read_json(path, request.max_bytes)
-    if not isinstance(rows, list) or not rows:
-        raise InputError(f"{path}: expected a list of annotations. Got {shorten(rows)}.")
     runs: dict[tuple[str, str], Run] = {}
     seen: set[tuple[str, str, str]] = set()
-    for number, row in enumerate(rows, start=1):
-        location = f"{path}, annotation {number}"
-        row = as_object(row, location, "an annotation")
-        names = [as_text(row.get(f"generator_{n}"), location, f"generator_{n}") for n in (1, 2)]
-        reference, model = names
+    for location, row in json_rows(path, request.max_bytes, "an annotation"):
+        reference, model = (
+            as_text(row.get(name), location, name) for name in ("generator_1", "generator_2")
+        )
         run = runs.setdefault((model, reference), Run(TASK, model, str(path)))
         run.task_version, run.session = f"against {reference}", f"{path} {reference}"
         text = as_text(row.get("instruction"), location, "instruction")
@@ -52,8 +47,8 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
             raise InputError(f"{location}: expected a preference from 1 to 2. Got {got}.")
         if value != value:
             run.unscored.append((item, 0))
-        score = None if value != value else DRAW if value == OLD_DRAW else value - 1
-        if score is not None:
+        else:
+            score = DRAW if value == OLD_DRAW else value - 1
             run.add(item, score, METRIC, source=annotator, location=location)
     yield from runs.values()
 

@@ -15,20 +15,21 @@ from irtcat._common.types import BoolArray
 from irtcat.io.logs.choose import (
     OptionChoice,
     Preferences,
+    ScoreScales,
     choose_columns,
-    group_name,
     list_columns,
     show_column,
     without_column,
 )
-from irtcat.io.logs.format import Answers, Column, Item, Items, Run
-from irtcat.io.logs.scale import ScoreScales
+from irtcat.io.logs.format import Answers, Column, Item, Items, Run, by_group
 from irtcat.responses import Responses
 from irtcat.responses._conditions import text_hash
 from irtcat.responses._summary import RANGE_COLUMNS
 from irtcat.responses.long import SPARSE, SPARSE_CELLS
 
 Used = list[tuple[Run, Answers]]
+Columns = Mapping[str, Column]
+"""The chosen columns by `Run.group`."""
 
 NAMES = ("metric", "filter", "scorer", "num_fewshot", "version")
 
@@ -42,20 +43,20 @@ class _Unit(NamedTuple):
     items: BoolArray
 
 
-def _conditions(run: Run, columns: Mapping[str, Column]) -> dict[str, str]:
+def _conditions(run: Run, columns: Columns) -> dict[str, str]:
     """The known conditions of a run's answers."""
-    source, metric = columns[group_name(run)]
+    source, metric = columns[run.group]
     shots = "" if run.num_fewshot is None else str(run.num_fewshot)
     known = {"metric": metric, run.format.column: source, "num_fewshot": shots}
     known["version"] = run.task_version
     return {name: known[name] for name in NAMES if known.get(name)}
 
 
-def _units(used: Used, columns: Mapping[str, Column], mapping: np.ndarray) -> list[_Unit]:
+def _units(used: Used, columns: Columns, mapping: np.ndarray) -> list[_Unit]:
     """Runs by conditions: those of most runs first, then those of the latest one."""
     units: dict[tuple[Any, ...], _Unit] = {}
     for run, answers in used:
-        name, conditions = group_name(run), _conditions(run, columns)
+        name, conditions = run.group, _conditions(run, columns)
         key = (name, *conditions.items())
         unit = units.setdefault(key, _Unit(name, conditions, [], np.zeros(len(mapping), bool)))
         unit.pairs.append((run, answers))
@@ -68,11 +69,7 @@ def _units(used: Used, columns: Mapping[str, Column], mapping: np.ndarray) -> li
 
 
 def agreeing(
-    used: Used,
-    columns: Mapping[str, Column],
-    mapping: np.ndarray,
-    preferences: Preferences,
-    mismatch: str,
+    used: Used, columns: Columns, mapping: np.ndarray, preferences: Preferences, mismatch: str
 ) -> tuple[Used, list[tuple[Run, str]], list[OptionChoice]]:
     """The runs that agree in the conditions of their answers to the same items.
 
@@ -81,7 +78,7 @@ def agreeing(
 
     Args:
         used: the runs, with their answers in the chosen columns.
-        columns: the chosen columns by `group_name`.
+        columns: the chosen columns by `Run.group`.
         mapping: position of each item.
         preferences: what the caller requested.
         mismatch: "refuse" these runs, or "accept" them.
@@ -146,7 +143,7 @@ def _requested(used: Used, preferences: Preferences) -> tuple[Used, list[tuple[R
 
 
 def item_conditions(
-    used: Used, columns: Mapping[str, Column], mapping: np.ndarray, items: list[Item]
+    used: Used, columns: Columns, mapping: np.ndarray, items: list[Item]
 ) -> tuple[dict[str, np.ndarray], dict[str, BoolArray]]:
     """The conditions of each item, None where they are unknown or differ.
 
@@ -184,20 +181,18 @@ WEIGHTS = ("revision", "peft", "delta", "subfolder", "adapter_weights", "delta_w
 """Arguments that always make another model: checkpoints and adapters."""
 
 
-def _select_runs(
-    runs: list[Run], selected_columns: dict[str, Column]
-) -> tuple[Used, list[tuple[Run, str]]]:
+def _select_runs(runs: list[Run], selected_columns: Columns) -> tuple[Used, list[tuple[Run, str]]]:
     """The runs with the selected column, and those that lack it or have invalid values."""
     selected: Used = []
     skipped = []
     for run in runs:
-        if group_name(run) not in selected_columns:
+        if run.group not in selected_columns:
             skipped.append((run, without_column(run)))
             continue
-        answers = run.columns.get(selected_columns[group_name(run)])
+        answers = run.columns.get(selected_columns[run.group])
         if answers is None:
             has = list_columns(run.columns, run.format)
-            name = show_column(selected_columns[group_name(run)], run.format)
+            name = show_column(selected_columns[run.group], run.format)
             skipped.append((run, f"{run.file}: expected the metric {name}. Got {has}."))
         elif answers.flaw:
             skipped.append((run, answers.flaw))
@@ -233,14 +228,11 @@ def _telling(runs: list[Run]) -> list[str]:
     def differs(name: str, some: list[Run]) -> bool:
         return len({run.arguments.get(name) for run in some}) > 1
 
-    by_task: dict[str, list[Run]] = {}
-    for run in runs:
-        by_task.setdefault(group_name(run), []).append(run)
     return [
         name
         for name in sorted({name for run in runs for name in run.arguments})
         if differs(name, runs)
-        and (name in WEIGHTS or any(differs(name, some) for some in by_task.values()))
+        and (name in WEIGHTS or any(differs(name, some) for some in by_group(runs).values()))
     ]
 
 
@@ -260,7 +252,7 @@ def _note_unscored(subjects: dict[str, Used], counted: str) -> list[str]:
         for run, answers in pairs:
             total = len(answers.values) + (0 if counted == "wrong" else len(run.unscored))
             if n := run.n_unscored:
-                by_task.setdefault(group_name(run), []).append((n, f"{name}: {n} of {total}"))
+                by_task.setdefault(run.group, []).append((n, f"{name}: {n} of {total}"))
     notes = []
     for task, found in by_task.items():
         found.sort(key=lambda entry: -entry[0])
@@ -319,9 +311,7 @@ def _with_wrong(run: Run, answers: Answers) -> Answers:
     )
 
 
-def _grades(
-    used: Used, columns: dict[str, Column], preferences: Preferences
-) -> tuple[int, int] | None:
+def _grades(used: Used, columns: Columns, preferences: Preferences) -> tuple[int, int] | None:
     """The lowest and highest category of graded scores; None for other scores.
 
     By default scores are graded if their format states their range and all are whole.
@@ -338,7 +328,7 @@ def _grades(
         return None
     found: dict[tuple[float, float] | None, str] = {}
     for run, _ in used:
-        name = group_name(run)
+        name = run.group
         found.setdefault(scales.range_of(run, columns[name]), name)
     if len(found) > 1 and scales.graded is None:
         return None
@@ -355,9 +345,9 @@ def _grades(
     return None if ends is None else (int(ends[0]), int(ends[1]))
 
 
-def _is_whole(run: Run, columns: dict[str, Column], answers: Answers, scales: ScoreScales) -> bool:
+def _is_whole(run: Run, columns: Columns, answers: Answers, scales: ScoreScales) -> bool:
     """Whether the scores have a range that their format states, and are whole numbers in it."""
-    column = columns[group_name(run)]
+    column = columns[run.group]
     ends = run.ranges.get(column[1])
     if (
         ends is None
@@ -371,12 +361,12 @@ def _is_whole(run: Run, columns: dict[str, Column], answers: Answers, scales: Sc
 
 
 def _range_columns(
-    used: Used, columns: dict[str, Column], mapping: np.ndarray, scales: ScoreScales
+    used: Used, columns: Columns, mapping: np.ndarray, scales: ScoreScales
 ) -> dict[str, np.ndarray]:
     """The lowest and the highest score of each item; none if all scores are from 0 to 1."""
     ends = np.full((2, len(mapping)), np.nan)
     for run, answers in used:
-        known = scales.range_of(run, columns[group_name(run)])
+        known = scales.range_of(run, columns[run.group])
         if known is not None:
             ends[:, mapping[answers.items]] = np.array(known)[:, None]
     if np.isnan(ends).all():
@@ -398,7 +388,7 @@ def _subjects(selected: Used, how: str) -> tuple[dict[str, Used], dict[str, str]
     models: dict[str, str] = {}
     for model, pairs in by_model.items():
         pairs.sort(key=lambda pair: (pair[0].date, pair[0].file))
-        tasks = [group_name(run) for run, _ in pairs]
+        tasks = [run.group for run, _ in pairs]
         sources = {run.name_source for run, _ in pairs}
         separate = "made up" in sources and len({run.session for run, _ in pairs}) > 1
         separate = separate or ("folder" in sources and len(set(tasks)) < len(tasks))
@@ -449,8 +439,8 @@ def assemble(
     """Assemble responses from runs.
 
     Returns:
-        The responses, and the contents of the report: choices, notes, skipped and used runs, the
-        selected column of each task and format, and the subject of each run by its `id`.
+        The responses, and the contents of the report: choices, notes, skipped runs and a table of
+        the used ones.
 
     Raises:
         InputError: no run can be used, or a requested metric does not exist.
@@ -490,31 +480,36 @@ def assemble(
                 f"{mixed[order].sum()} items, {first} first, have several values of {name}."
             )
     binary = all(_is_binary(answers.values) for _, answers in used)
-    responses = _responses(
-        k,
-        n,
-        scores,
-        binary,
-        grades,
-        list(subjects),
-        ids,
-        notes,
+    chosen = [items.all[c] for c in order]
+    known = {name: cells[order] for name, cells in conditions.items()}
+    tables = {"subject_ids": list(subjects), "subjects": _about_subjects(subjects)}
+    tables |= {"item_ids": ids, "items": _about_items(chosen, ids, known)}
+    responses = _responses(k, n, scores, binary, grades, notes, tables)
+    table = _run_table(used, columns, subjects)
+    return responses, {"choices": choices, "notes": notes, "skipped": skipped, "runs": table}
+
+
+def _run_table(used: Used, columns: Columns, subjects: dict[str, Used]) -> pd.DataFrame:
+    """The runs that are used, a row for each (see `irtcat.io.logs.ImportReport`)."""
+    subject_of = {id(run): name for name, pairs in subjects.items() for run, _ in pairs}
+    rows = [
         {
-            "subjects": _about_subjects(subjects),
-            "items": _about_items(
-                [items.all[c] for c in order], ids, {n: c[order] for n, c in conditions.items()}
-            ),
-        },
-    )
-    report = {
-        "choices": choices,
-        "notes": notes,
-        "skipped": skipped,
-        "used": used,
-        "columns": columns,
-        "subjects": {id(run): name for name, pairs in subjects.items() for run, _ in pairs},
-    }
-    return responses, report
+            "file": run.file,
+            "format": run.format.name,
+            "model": run.model,
+            "subject": subject_of[id(run)],
+            "task": run.task,
+            "metric": show_column(columns[run.group], run.format),
+            "date": run.date or None,
+            "version": run.version or None,
+            "responses": int((~np.isnan(answers.values)).sum()),
+            "mean": float(np.nanmean(answers.values)),
+            "unscored": run.n_unscored,
+            "incomplete": run.cut or None,
+        }
+        for run, answers in used
+    ]
+    return pd.DataFrame(rows)
 
 
 def _order(used: Used, mapping: np.ndarray, items: Items) -> list[int]:
@@ -579,9 +574,9 @@ def _by_trial(
             scored = ~np.isnan(answers.values)
             items.append(position[answers.items[scored]])
             values.append(answers.values[scored])
-            number = answers.trials[scored] + first.get(group_name(run), 0)
+            number = answers.trials[scored] + first.get(run.group, 0)
             trials.append(number)
-            first[group_name(run)] = int(number.max(initial=-1)) + 1
+            first[run.group] = int(number.max(initial=-1)) + 1
             latest[items[-1]] = len(items) - 1
         run_of = np.repeat(np.arange(len(items)), [len(part) for part in items])
         columns = np.concatenate(items)
@@ -604,38 +599,36 @@ def _responses(
     scores: np.ndarray | None,
     binary: bool,
     grades: tuple[int, int] | None,
-    subject_ids: list[str],
-    item_ids: list[str],
     notes: list[str],
-    tables: dict[str, pd.DataFrame],
+    tables: dict[str, Any],
 ) -> Responses:
     """Right/wrong if all scores are 0 or 1, shares if they count trials, else fractions.
 
     ``scores`` by number of the trial, where these are known, are used instead of the sums. With
-    ``grades``, the lowest and the highest category, scores are these.
+    ``grades``, the lowest and the highest category, scores are these. ``tables`` has ids and
+    metadata.
     """
-    ids: dict[str, Any] = {"subject_ids": subject_ids, "item_ids": item_ids, **tables}
     if grades is not None:
         if n is not None:
             got = "several trials of an item, such as epochs, whose mean is none"
             raise argument_error("graded", "False for scores that are averaged", got)
         top = grades[1] - grades[0]
         codes = np.where(np.isnan(sums), -1, np.rint(sums * top) + grades[0]).astype(np.int16)
-        return Responses.from_array(codes, codes=tuple(range(grades[0], grades[1] + 1)), **ids)
+        return Responses.from_array(codes, codes=tuple(range(grades[0], grades[1] + 1)), **tables)
     if n is None and binary:
         values = np.where(np.isnan(sums), -1, sums).astype(np.int8)
-        return Responses.from_array(values, codes=(0, 1), **ids)
+        return Responses.from_array(values, codes=(0, 1), **tables)
     if n is None:
-        return Responses.from_array(sums, **ids)
+        return Responses.from_array(sums, **tables)
     if scores is not None:
-        return Responses.from_trials(scores, **ids)
+        return Responses.from_trials(scores, **tables)
     if binary:
-        return Responses.from_counts(sums, n, **ids)
+        return Responses.from_counts(sums, n, **tables)
     notes.append(
         "Scores between 0 and 1 were averaged over trials; the numbers of trials are not kept."
     )
     np.divide(sums, n, out=sums, where=n > 0)
-    return Responses.from_array(np.clip(sums, 0, 1), **ids)
+    return Responses.from_array(np.clip(sums, 0, 1), **tables)
 
 
 def _is_binary(values: np.ndarray) -> bool:
@@ -718,12 +711,10 @@ def _note_runs(
     _note_unnamed(subjects, notes)
     repeated = []
     for name, pairs in subjects.items():
-        by_task: dict[str, list[Run]] = {}
-        for run, _ in pairs:
-            by_task.setdefault(group_name(run), []).append(run)
-        if any(len(group) > 1 for group in by_task.values()):
+        groups = by_group(run for run, _ in pairs).values()
+        if any(len(group) > 1 for group in groups):
             repeated.append(name)
-        for group in by_task.values():
+        for group in groups:
             settings = {json.dumps([r.settings, r.version], sort_keys=True) for r in group}
             if len(settings) > 1:
                 notes.append(f"{name}, task {group[0].task}: runs differ in their settings.")

@@ -14,11 +14,8 @@ REVISIONS = ("", "main")
 
 
 def _is_log(file: LogFile) -> bool:
-    is_known = {
-        "eval",
-        "status",
-        "solution",
-    } <= file.keys and "run_id" not in file.keys  # Inspect's
+    is_of_inspect = "run_id" in file.keys
+    is_known = {"eval", "status", "solution"} <= file.keys and not is_of_inspect
     return file.suffix == ".json" and is_known
 
 
@@ -41,14 +38,12 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         str(path),
         date=iso_date(document.get("date")),
     )
-    counts: dict[str, int] = {}
     for problem, location, entry in found:
         status = entry.get("status")
         if not isinstance(status, str):
             raise InputError(f"{location}: expected a status such as pass. Got {shorten(status)}.")
-        item, trial = run.item(problem, sample=problem, trust=2), counts.get(problem, 0)
-        counts[problem] = trial + 1
-        run.add(item, status == PASS, METRIC, location=location, trial=trial)
+        item = run.item(problem, sample=problem, trust=2)
+        run.add(item, status == PASS, METRIC, location=location, trial=run.next_trial(item))
     yield run
 
 

@@ -71,10 +71,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         order=("plus", "base"),
     )
     run.settings.pop("model", None)
-    counts: dict[str, int] = {}
     for problem, location, entry in found:
-        item, trial = run.item(problem, sample=problem, trust=2), counts.get(problem, 0)
-        counts[problem] = trial + 1
+        item = run.item(problem, sample=problem, trust=2)
+        trial = run.next_trial(item)
         base, plus = (_passed(entry.get(f"{tests}_status"), location) for tests in ("base", "plus"))
         run.add(item, base, METRIC, source="base", location=location, trial=trial)
         if plus is not None:

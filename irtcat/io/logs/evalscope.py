@@ -8,7 +8,15 @@ from typing import Any
 from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
-from irtcat.io.logs.values import as_object, as_text, iso_date, json_lines, message_text
+from irtcat.io.logs.values import (
+    as_object,
+    as_text,
+    iso_date,
+    json_lines,
+    message_text,
+    objects_in,
+    part_of,
+)
 
 FOLDER, REPORTS = "reviews", "reports"
 STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)_(\d\d)(\d\d)(\d\d)")
@@ -65,12 +73,8 @@ def _add_sample(run: Run, record: dict[str, Any], location: str, counts: dict[st
     values = as_object(score.get("value") or {}, location, "score.value")
     group = sample.get("group_id")
     key = as_text(record.get("index") if group is None else group, location, "index")
-    messages = record.get("messages")
-    asked = (
-        [m for m in messages if isinstance(m, dict) and m.get("role") != "assistant"]
-        if isinstance(messages, list)
-        else []
-    )
+    messages = objects_in(record.get("messages"))
+    asked = [message for message in messages if message.get("role") != "assistant"]
     text = message_text(asked) or record.get("input")
     item = run.item(key, sample=key, trust=2, text=text, target=record.get("target"))
     trial = sample.get("generation_index")
@@ -88,8 +92,8 @@ def _add_review(run: Run, record: dict[str, Any], location: str, counts: dict[st
     if key in counts:
         raise InputError(f"{location}: the index {shorten(key)} occurs twice.")
     source = record.get("raw_input")
-    question = source.get("question") if isinstance(source, dict) else None
-    item = run.item(key, sample=key, trust=2, text=question or source)
+    text = part_of(source, "question") or source
+    item = run.item(key, sample=key, trust=2, text=text)
     choices = record.get("choices")
     if not isinstance(choices, list):
         raise InputError(f"{location}: expected choices to be a list. Got {shorten(choices)}.")
@@ -123,14 +127,9 @@ def _compare(run: Run, path: Path, max_bytes: int) -> None:
 
 def _subsets(report: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Metric and totals of each subset in a report."""
-
-    def objects(parent: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        values = parent.get(key)
-        return [v for v in values if isinstance(v, dict)] if isinstance(values, list) else []
-
-    for metric in objects(report, "metrics"):
-        for category in objects(metric, "categories"):
-            for subset in objects(category, "subsets"):
+    for metric in objects_in(report.get("metrics")):
+        for category in objects_in(metric.get("categories")):
+            for subset in objects_in(category.get("subsets")):
                 yield str(metric.get("name")), subset
 
 

@@ -17,6 +17,7 @@ from irtcat.io.logs.values import (
     iso_date,
     json_lines,
     model_arguments,
+    part_of,
     show_settings,
 )
 
@@ -87,46 +88,33 @@ def _run(
     model = as_text(record.get("model_id"), location, "model_id")
     results = evaluation.get("evaluation_results", [])
     task = name.split(f"/{model}/", 1)[0] if f"/{model}/" in name else ""
-    source = results[0].get("source_data") if results else None
-    if isinstance(source, dict) and isinstance(source.get("dataset_name"), str) and not task:
-        task = source["dataset_name"]
+    name_of_data = part_of(results[0], "source_data", "dataset_name") if results else None
+    if isinstance(name_of_data, str) and not task:
+        task = name_of_data
     task = task or as_text(record.get("evaluation_name"), location, "evaluation_name")
     library = evaluation.get("eval_library") or {}
     run = Run(task, model, str(path), session=name)
-    run.date = iso_date(
-        evaluation.get("evaluation_timestamp") or evaluation.get("retrieved_timestamp")
-    )
+    stamp = evaluation.get("evaluation_timestamp") or evaluation.get("retrieved_timestamp")
+    run.date = iso_date(stamp)
     run.version = f"{library.get('name', '')} {library.get('version', '')}".strip()
-    generation = _generation(results)
+    # Every result repeats the settings; converters note the number of examples as text.
+    configs = (r["generation_config"] for r in results if "generation_config" in r)
+    generation = next(configs, None)
     run.settings = show_settings((("generation_config", generation),))
-    run.num_fewshot = _num_fewshot(generation)
+    shots = part_of(generation, "additional_details", "num_fewshot")
+    run.num_fewshot = whole_number_in(str(shots))
     run.arguments = _arguments(evaluation.get("model_info") or {})
     for result in results:
-        config = result.get("metric_config")
-        if isinstance(config, dict) and config.get("lower_is_better") is True:
+        if part_of(result, "metric_config", "lower_is_better") is True:
             run.lower_is_better.add(_column(result.get("evaluation_result_id"), result)[1])
     return run
-
-
-def _generation(results: list[dict[str, Any]]) -> Any:
-    """Settings of the generation, which every result repeats."""
-    configs = (r["generation_config"] for r in results if "generation_config" in r)
-    return next(configs, None)
-
-
-def _num_fewshot(generation: Any) -> int | None:
-    """Number of examples in the prompt, which converters note as text."""
-    details = generation.get("additional_details") if isinstance(generation, dict) else None
-    number = details.get("num_fewshot") if isinstance(details, dict) else None
-    return whole_number_in(str(number))
 
 
 def _arguments(model: dict[str, Any]) -> dict[str, str]:
     """Arguments of the model among its further details, where a converter keeps them."""
     details = model.get("additional_details")
-    details = details if isinstance(details, dict) else {}
-    named = {name: details.get(name) for name in ("revision", "dtype", "peft")}
-    return {**model_arguments(details.get("model_args")), **model_arguments(named)}
+    named = {name: part_of(details, name) for name in ("revision", "dtype", "peft")}
+    return {**model_arguments(part_of(details, "model_args")), **model_arguments(named)}
 
 
 def _column(result: Any, record: dict[str, Any]) -> tuple[str, str]:
@@ -134,10 +122,8 @@ def _column(result: Any, record: dict[str, Any]) -> tuple[str, str]:
     if not isinstance(result, str) or not result:
         result = str(record.get("evaluation_name") or "")
     metric, _, filter_name = result.partition(":")
-    metadata = record.get("metadata")
-    if not filter_name and isinstance(metadata, dict) and isinstance(metadata.get("filter"), str):
-        filter_name = metadata["filter"]
-    return filter_name, metric
+    other = part_of(record, "metadata", "filter")
+    return filter_name or (other if isinstance(other, str) else ""), metric
 
 
 def _add_row(
@@ -145,9 +131,8 @@ def _add_row(
 ) -> None:
     """Add one row: a sample's score by one metric."""
     if (model := record.get("model_id")) != run.model:
-        raise InputError(
-            f"{location}: expected model_id {shorten(run.model)}. Got {shorten(model)}."
-        )
+        must = f"expected model_id {shorten(run.model)}"
+        raise InputError(f"{location}: {must}. Got {shorten(model)}.")
     sample = as_text(record.get("sample_id"), location, "sample_id")
     column = _column(record.get("evaluation_result_id"), record)
     evaluation = as_object(record.get("evaluation"), location, "evaluation")
@@ -164,13 +149,10 @@ def _add_row(
     if record.get("error") is not None:
         note = f"{run.file}: samples that ended in an error have the score given in the log."
         run.notes = (note,)
-    source = record.get("input")
-    source = source if isinstance(source, dict) else {}
-    reference = source.get("reference")
+    text, reference = (part_of(record, "input", name) for name in ("raw", "reference"))
     if isinstance(reference, list) and len(reference) == 1:
         reference = reference[0]
     key = f"{digest}{_repeat_suffix(earlier, run, digest, sample)}" if digest else sample
-    text = source.get("raw")
     item = run.item(key, sample=sample, trust=1, hash=digest, text=text, target=reference)
     run.add(item, score, column[1], source=column[0], location=location)
 
@@ -184,8 +166,7 @@ def _repeat_suffix(earlier: dict[tuple[Any, ...], Any], run: Run, digest: str, s
 
 def _hash(record: dict[str, Any]) -> str:
     """The document's hash, if the row was converted from a log of lm-eval; else empty."""
-    metadata = record.get("metadata")
-    digest = metadata.get("doc_hash") if isinstance(metadata, dict) else None
+    digest = part_of(record, "metadata", "doc_hash")
     return digest if isinstance(digest, str) and re.fullmatch(r"[0-9a-f]{32,128}", digest) else ""
 
 
@@ -198,12 +179,9 @@ def _compare(run: Run, evaluation: dict[str, Any], count: int | None) -> str:
             f"Got {count}."
         )
     for row in evaluation.get("evaluation_results", []):
-        details, config = row.get("score_details"), row.get("metric_config")
-        total = details.get("score") if isinstance(details, dict) else None
-        mean = isinstance(config, dict) and config.get("metric_kind") == "accuracy"
-        result = row.get("evaluation_result_id")
+        total, result = part_of(row, "score_details", "score"), row.get("evaluation_result_id")
         columns = [c for c in run.columns if result in (c[1], f"{c[1]}:{c[0]}")]
-        if not mean or len(columns) != 1:
+        if part_of(row, "metric_config", "metric_kind") != "accuracy" or len(columns) != 1:
             continue
         source = "the evaluation's file"
         if message := run.wrong_mean(columns[0], total, json.dumps(result), source):

@@ -1,6 +1,7 @@
 """What a log format is, and what its reader yields."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -229,6 +230,12 @@ class Run:
     )
     _flaws: dict[Column, str] = field(default_factory=dict, repr=False)
     _texts: set[Column] = field(default_factory=set, repr=False)
+    _trials: Counter[tuple[Any, ...]] = field(default_factory=Counter, repr=False)
+
+    @property
+    def group(self) -> str:
+        """The key of the runs that share one column: task and log format."""
+        return f"{self.task} ({self.format.name})"
 
     def item(
         self,
@@ -251,6 +258,11 @@ class Run:
             target=clip(target),
         )
         return self.items.add(item)
+
+    def next_trial(self, *key: Any) -> int:
+        """The number of the next trial of an item, from 0, or of an item and a judge."""
+        self._trials[key] += 1
+        return self._trials[key] - 1
 
     def add(
         self,
@@ -306,6 +318,7 @@ class Run:
             for column, (items, values, trials) in self._cells.items()
         }
         self._cells.clear()
+        self._trials.clear()
         return columns
 
     def wrong_mean(self, column: Column, total: Any, name: str, source: str) -> str:
@@ -318,6 +331,14 @@ class Run:
             return ""
         expected = f"a mean {name} of {number:.6g}, as stated in {source}"
         return f"{self.file}: expected {expected}. Got {mean:.6g}."
+
+
+def by_group(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """Runs by `Run.group`, in order of first appearance."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.group, []).append(run)
+    return groups
 
 
 @dataclass(frozen=True)

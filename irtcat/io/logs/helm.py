@@ -8,17 +8,21 @@ from typing import Any
 from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFormat, Request, Run, Skipped
-from irtcat.io.logs.values import CutError, as_object, as_text, model_arguments, show_settings
+from irtcat.io.logs.values import (
+    CutError,
+    as_object,
+    as_text,
+    json_rows,
+    model_arguments,
+    objects_in,
+    part_of,
+    show_settings,
+)
 
 FILE, SPEC = "per_instance_stats.json", "run_spec.json"
 BESIDE = (
-    SPEC,
-    "scenario.json",
-    "scenario_state.json",
-    "stats.json",
-    "instances.json",
-    "display_predictions.json",
-    "display_requests.json",
+    *(SPEC, "scenario.json", "scenario_state.json", "stats.json", "instances.json"),
+    *("display_predictions.json", "display_requests.json"),
 )
 SETTINGS = ("method", "instructions", "max_train_instances", "num_train_trials", "temperature")
 
@@ -57,13 +61,8 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.num_fewshot = shots if isinstance(shots, int) else None
     metrics = _metrics(spec)
     texts = _texts(path.with_name("scenario_state.json"), request.max_bytes)
-    instances = read_json(path, request.max_bytes)
-    if not isinstance(instances, list) or not instances:
-        raise InputError(f"{path}: expected a list of instances. Got {shorten(instances)}.")
     trials: set[tuple[str, int]] = set()
-    for number, instance in enumerate(instances, start=1):
-        location = f"{path}, instance {number}"
-        instance = as_object(instance, location, "an instance")
+    for location, instance in json_rows(path, request.max_bytes, "an instance"):
         if instance.get("perturbation") is None:
             _add(run, instance, location, metrics, texts, trials)
     if not run.columns:
@@ -75,10 +74,8 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
 def _metrics(spec: dict[str, Any]) -> set[str]:
     """The metrics of single instances that the run requests; empty if it names none."""
     metrics: set[str] = set()
-    specs = spec.get("metric_specs")
-    for metric in specs if isinstance(specs, list) else []:
-        arguments = metric.get("args") if isinstance(metric, dict) else None
-        names = arguments.get("names") if isinstance(arguments, dict) else None
+    for metric in objects_in(spec.get("metric_specs")):
+        names = part_of(metric, "args", "names")
         if isinstance(names, list):
             metrics |= {name for name in names if isinstance(name, str)}
     return metrics
@@ -141,9 +138,8 @@ def _compare(run: Run, path: Path, max_bytes: int) -> None:
     """Raise if the instances do not reproduce the run's own means."""
     if not path.is_file():
         return
-    stats = read_json(path, max_bytes)
-    for stat in stats if isinstance(stats, list) else []:
-        label = stat.get("name") if isinstance(stat, dict) else None
+    for stat in objects_in(read_json(path, max_bytes)):
+        label = stat.get("name")
         if not isinstance(label, dict) or label.get("perturbation") is not None:
             continue
         column = str(label.get("split") or ""), str(label.get("name"))

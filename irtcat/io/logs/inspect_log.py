@@ -21,6 +21,8 @@ from irtcat.io.logs.values import (
     iso_date,
     message_text,
     model_arguments,
+    objects_in,
+    part_of,
     score_number,
     show_settings,
     version_text,
@@ -74,7 +76,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         model=as_text(about.get("model"), location, "eval.model"),
         date=iso_date(about.get("created")),
         session=str(about.get("run_id") or about.get("eval_id") or path),
-        version=_version(about),
+        version=str(part_of(about, "packages", "inspect_ai") or ""),
         settings=_settings(header, about),
         arguments=model_arguments(about.get("model_args")),
         task_version=version_text(about.get("task_version")),
@@ -102,43 +104,27 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
 
 def _reason(header: dict[str, Any]) -> str:
     """The error message in the log, in parentheses; empty if there is none."""
-    error = header.get("error")
-    message = error.get("message") if isinstance(error, dict) else None
+    message = part_of(header, "error", "message")
     return f" ({shorten(message)})" if isinstance(message, str) and message.strip() else ""
-
-
-def _version(about: dict[str, Any]) -> str:
-    packages = about.get("packages")
-    return str(packages.get("inspect_ai", "")) if isinstance(packages, dict) else ""
 
 
 def _scorers(header: dict[str, Any], about: dict[str, Any]) -> tuple[str, ...]:
     """Names of the scorers in the order of the task, as the log's header or results have them."""
-    results = header.get("results")
-    scores = results.get("scores") if isinstance(results, dict) else None
-    for entries in (about.get("scorers"), scores):
+    for entries in (about.get("scorers"), part_of(header, "results", "scores")):
         if isinstance(entries, list) and entries:
-            return tuple(str(entry.get("name")) for entry in entries if isinstance(entry, dict))
+            return tuple(str(entry.get("name")) for entry in objects_in(entries))
     return ()
 
 
 def _settings(header: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     """Settings of the run that affect the scores."""
-    config, dataset = (
-        section if isinstance(section := about.get(name), dict) else {}
-        for name in ("config", "dataset")
-    )
-    plan = header.get("plan")
-    steps = plan.get("steps") if isinstance(plan, dict) else None
-    steps = steps if isinstance(steps, list) else []
-    steps = [step.get("solver") for step in steps if isinstance(step, dict)]
+    steps = [step.get("solver") for step in objects_in(part_of(header, "plan", "steps"))]
     pairs = [(n, about.get(n)) for n in ("task_version", "task_args", "model_args")]
     pairs += [("generate_config", about.get("model_generate_config"))]
-    pairs += [(name, config.get(name)) for name in ("limit", "epochs", "epochs_reducer")]
-    pairs += [("dataset", dataset.get("name")), ("solvers", steps)]
-    scorers = about.get("scorers")
-    scorers = scorers if isinstance(scorers, list) else []
-    options = [score.get("options") for score in scorers if isinstance(score, dict)]
+    names = ("limit", "epochs", "epochs_reducer")
+    pairs += [(name, part_of(about, "config", name)) for name in names]
+    pairs += [("dataset", part_of(about, "dataset", "name")), ("solvers", steps)]
+    options = [score.get("options") for score in objects_in(about.get("scorers"))]
     pairs += [("scorers", [one for one in options if one])]
     pairs += [("model_roles", about.get("model_roles"))]  # such as who grades
     return show_settings(pairs)
@@ -248,9 +234,8 @@ def _add_samples(run: Run, log: _Log) -> None:
 
 def _named_values(value: Any) -> list[tuple[str, Any]]:
     """Split a score into named numbers: the entries of a dict, else one without a name."""
-    if isinstance(value, dict):
-        return [(str(name), _number(entry)) for name, entry in value.items()]
-    return [("", _number(value))]
+    named = value if isinstance(value, dict) else {"": value}
+    return [(str(name), _number(entry)) for name, entry in named.items()]
 
 
 def _number(value: Any) -> Any:
@@ -268,13 +253,11 @@ def _compare(run: Run, header: dict[str, Any], log: _Log) -> str:
     done = results.get("completed_samples")
     if isinstance(done, int) and done > len(log.samples):
         return f"{run.file}: expected {done} samples, as the results state. Got {len(log.samples)}."
-    scores = results.get("scores")
-    for score in scores if isinstance(scores, list) else []:
-        if not isinstance(score, dict) or score.get("reducer") not in (None, "mean"):
+    for score in objects_in(results.get("scores")):
+        if score.get("reducer") not in (None, "mean"):
             continue
         answers = run.columns.get((str(score.get("name")), ""))
-        metrics = score.get("metrics")
-        mean = metrics.get("accuracy") or metrics.get("mean") if isinstance(metrics, dict) else 0
+        mean = part_of(score, "metrics", "accuracy") or part_of(score, "metrics", "mean")
         total = score_number(mean.get("value")) if isinstance(mean, dict) else None
         complete = score.get("unscored_samples") in (None, 0) and not run.unscored
         if answers is None or total is None or np.isnan(total) or answers.flaw or not complete:

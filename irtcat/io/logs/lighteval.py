@@ -20,6 +20,8 @@ from irtcat.io.logs.values import (
     as_text,
     clip,
     model_arguments,
+    objects_in,
+    part_of,
     show_settings,
     version_text,
 )
@@ -74,42 +76,37 @@ class _SampleTotals:
 
     def total(self, task: str, metric: str) -> Any:
         """The task's total of a metric, or None."""
-        totals = self.document["results"].get(task)
-        return totals.get(metric) if isinstance(totals, dict) else None
+        return part_of(self.document, "results", task, metric)
 
     def settings(self, task: str) -> dict[str, Any]:
         """Settings of the run that affect the scores."""
-        general, config = self.document["config_general"], self._config(task)
-        model = general.get("model_config")
-        model = model if isinstance(model, dict) else {}
-        generation = model.get("generation_parameters")
-        generation = generation if isinstance(generation, dict) else {}
-        pairs = [(name, model.get(name)) for name in SETTINGS]
-        parameters = {name: value for name, value in generation.items() if value is not None}
+        pairs = [(name, self._model(name)) for name in SETTINGS]
+        generation = self._model("generation_parameters")
+        items = generation.items() if isinstance(generation, dict) else ()
+        parameters = {name: value for name, value in items if value is not None}
         pairs.append(("generation_parameters", parameters))
-        pairs.append(("max_samples", general.get("max_samples")))
-        pairs += [(name, config.get(name)) for name in ("num_fewshots", "hf_repo", "hf_revision")]
-        pairs.append(("task_version", config.get("version")))
+        pairs.append(("max_samples", part_of(self.document, "config_general", "max_samples")))
+        names = ("num_fewshots", "hf_repo", "hf_revision")
+        pairs += [(name, self._config(task, name)) for name in names]
+        pairs.append(("task_version", self._config(task, "version")))
         return show_settings(pairs)
 
     def arguments(self) -> dict[str, str]:
         """Arguments of the model."""
-        model = self.document["config_general"].get("model_config")
-        model = model if isinstance(model, dict) else {}
-        return model_arguments({name: model.get(name) for name in ARGUMENTS})
+        return model_arguments({name: self._model(name) for name in ARGUMENTS})
 
     def num_fewshot(self, task: str) -> int | None:
         """Number of examples in the prompt."""
-        number = self._config(task).get("num_fewshots")
+        number = self._config(task, "num_fewshots")
         return number if isinstance(number, int) else None
 
     def version(self, task: str) -> str:
         """Version of the task."""
-        return version_text(self._config(task).get("version"))
+        return version_text(self._config(task, "version"))
 
     def splits(self, task: str) -> int:
         """Number of splits of the documents (each split numbers its documents from 0)."""
-        splits = self._config(task).get("evaluation_splits")
+        splits = self._config(task, "evaluation_splits")
         return len(splits) if isinstance(splits, list) else 1
 
     def averaged(self, task: str) -> set[str]:
@@ -120,16 +117,15 @@ class _SampleTotals:
         """Metrics for which lower is better."""
         return {name for name, _, up in self._metrics(task) if up is False}
 
-    def _config(self, task: str) -> dict[str, Any]:
-        config = self.document.get("config_tasks", {}).get(task)
-        return config if isinstance(config, dict) else {}
+    def _config(self, task: str, name: str) -> Any:
+        return part_of(self.document, "config_tasks", task, name)
+
+    def _model(self, name: str) -> Any:
+        return part_of(self.document, "config_general", "model_config", name)
 
     def _metrics(self, task: str) -> Iterator[tuple[str, Any, Any]]:
         """Yield name, aggregation and whether higher is better, for each metric of a group."""
-        metrics = self._config(task).get("metrics")
-        for metric in metrics if isinstance(metrics, list) else []:
-            if not isinstance(metric, dict):
-                continue
+        for metric in objects_in(self._config(task, "metrics")):
             names, how, up = (
                 metric.get(key) for key in ("metric_name", "corpus_level_fn", "higher_is_better")
             )

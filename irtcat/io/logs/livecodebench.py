@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from irtcat._common.checks import InputError, shorten
-from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
-from irtcat.io.logs.values import as_object, as_text, show_settings
+from irtcat.io.logs.values import as_text, json_rows, show_settings
 
 TASK, METRIC = "livecodebench", "pass@1"
 NAME = re.compile(
@@ -30,17 +29,12 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     Raises:
         InputError: naming the file and the question; or that its pass@1 is another.
     """
-    rows = read_json(path, request.max_bytes)
-    if not isinstance(rows, list) or not rows:
-        raise InputError(f"{path}: expected a list of questions. Got {shorten(rows)}.")
     match = NAME.fullmatch(path.stem)
     run = Run(f"{TASK}-{match['scenario']}" if match else TASK, path.parent.name, str(path))
     if match:
         run.settings = show_settings((name, match[name]) for name in ("temperature", "cot"))
     seen: set[str] = set()
-    for number, row in enumerate(rows, start=1):
-        location = f"{path}, question {number}"
-        row = as_object(row, location, "a question")
+    for location, row in json_rows(path, request.max_bytes, "a question"):
         key = as_text(row.get("question_id"), location, "question_id")
         if row.get("test_id") is not None:
             key = f"{key}/{row['test_id']}"

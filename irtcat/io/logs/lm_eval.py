@@ -25,6 +25,8 @@ from irtcat.io.logs.values import (
     iso_date,
     json_lines,
     model_arguments,
+    objects_in,
+    part_of,
     score_number,
     show_settings,
     version_text,
@@ -96,9 +98,8 @@ def _is_log(file: LogFile) -> bool:
 def is_results(file: LogFile) -> bool:
     """Whether a file is a results file of this harness, or of lighteval, which names it so too."""
     name = file.path.name
-    return RESULTS.fullmatch(name) is not None and (
-        name.startswith("results_") or "results" in file.keys
-    )
+    is_named = RESULTS.fullmatch(name) is not None
+    return is_named and (name.startswith("results_") or "results" in file.keys)
 
 
 def _alone(paths: list[Path], logs: list[Path] | None) -> Iterator[Skipped]:
@@ -173,6 +174,9 @@ class _Results:
         entry = self.document.get(section, {}).get(task, {})
         return entry if isinstance(entry, dict) else {}
 
+    def _config(self, task: str, name: str) -> Any:
+        return part_of(self.document, "configs", task, name)
+
     def settings(self, task: str) -> dict[str, Any]:
         """Settings of the run that affect the scores."""
         config = self.document.get("config", {})
@@ -191,21 +195,18 @@ class _Results:
 
     def num_fewshot(self, task: str) -> int | None:
         """Number of examples in the prompt."""
-        shots = self.document.get("n-shot")
-        number = shots.get(task) if isinstance(shots, dict) else None
-        number = self.entry("configs", task).get("num_fewshot") if number is None else number
+        number = part_of(self.document, "n-shot", task)
+        number = self._config(task, "num_fewshot") if number is None else number
         return number if isinstance(number, int) else None
 
     def version(self, task: str) -> Any:
         """Version of the task."""
-        versions = self.document.get("versions")
-        return versions.get(task) if isinstance(versions, dict) else None
+        return part_of(self.document, "versions", task)
 
     def filter_order(self, task: str) -> tuple[str, ...]:
         """Names of the task's filters, in the order of its configuration."""
-        filters = self.entry("configs", task).get("filter_list")
-        filters = filters if isinstance(filters, list) else []
-        return tuple(str(entry.get("name")) for entry in filters if isinstance(entry, dict))
+        filters = objects_in(self._config(task, "filter_list"))
+        return tuple(str(entry.get("name")) for entry in filters)
 
     def filters(self, task: str, metrics: list[str]) -> list[str]:
         """Names of the task's filters, in the order of the log."""
@@ -228,13 +229,8 @@ class _Results:
 
     def mean_metrics(self, task: str) -> set[str]:
         """Metrics whose total is the mean over the samples."""
-        metrics = self.entry("configs", task).get("metric_list")
-        metrics = metrics if isinstance(metrics, list) else []
-        return {
-            str(metric.get("metric"))
-            for metric in metrics
-            if isinstance(metric, dict) and metric.get("aggregation") == "mean"
-        }
+        metrics = objects_in(self._config(task, "metric_list"))
+        return {str(m.get("metric")) for m in metrics if m.get("aggregation") == "mean"}
 
     def lower_is_better(self, task: str) -> set[str]:
         """Metrics for which lower is better."""
@@ -316,18 +312,16 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     if results is None:
         run.model, run.name_source = path.parent.resolve().name, "folder"
         run.cut, run.lacks_results = cut_reason, True
-        _by_repeat(run, lines, numbers)
-        yield run
-        return
-    run.model, run.name_source = results.model, results.name_source
-    run.session, run.copied_session = f"{path.parent}/{stamp}", stamp
-    run.date = iso_date(results.document.get("date")) or run.date
-    run.version = str(results.document.get("lm_eval_version") or "")
-    run.settings, run.arguments = results.settings(task), results.arguments()
-    run.num_fewshot, run.order = results.num_fewshot(task), results.filter_order(task)
-    run.task_version = task_version(results.version(task))
-    run.lower_is_better = results.lower_is_better(task)
-    run.cut = cut_reason or _compare(path, run, results)
+    else:
+        run.model, run.name_source = results.model, results.name_source
+        run.session, run.copied_session = f"{path.parent}/{stamp}", stamp
+        run.date = iso_date(results.document.get("date")) or run.date
+        run.version = str(results.document.get("lm_eval_version") or "")
+        run.settings, run.arguments = results.settings(task), results.arguments()
+        run.num_fewshot, run.order = results.num_fewshot(task), results.filter_order(task)
+        run.task_version = task_version(results.version(task))
+        run.lower_is_better = results.lower_is_better(task)
+        run.cut = cut_reason or _compare(path, run, results)
     _by_repeat(run, lines, numbers)
     yield run
 
@@ -367,18 +361,16 @@ def _line(record: dict[str, Any], location: str) -> _LogLine:
     # Programs that read JSON numbers as floats have exact integers up to 2**53.
     is_count = isinstance(doc_id, int) and not isinstance(doc_id, bool) and 0 <= doc_id < 2**53
     if doc_id is not None and not is_count:
-        raise InputError(
-            f"{location}: expected doc_id to be a number from 0. Got {shorten(doc_id)}."
-        )
+        must = "expected doc_id to be a number from 0"
+        raise InputError(f"{location}: {must}. Got {shorten(doc_id)}.")
     digest = record.get("doc_hash")
     if digest is None and isinstance(record.get("doc"), dict):
         digest = document_hash(record["doc"])
     if digest is not None and (not isinstance(digest, str) or not HASH.fullmatch(digest)):
         raise InputError(f"{location}: expected doc_hash to be a hash. Got {shorten(digest)}.")
     if digest is None and doc_id is None:
-        raise InputError(
-            f"{location}: expected doc_hash, doc or doc_id. Got {shorten(list(record))}."
-        )
+        must = "expected doc_hash, doc or doc_id"
+        raise InputError(f"{location}: {must}. Got {shorten(list(record))}.")
     name = record.get("filter", "")
     if not isinstance(name, str):
         raise InputError(f"{location}: expected filter to be a name. Got {shorten(name)}.")
@@ -420,9 +412,8 @@ def _scores(record: dict[str, Any], location: str) -> dict[str, Any]:
 def _repeats(record: dict[str, Any], location: str) -> dict[str, list[float]]:
     """Values of each repeat by metric, as lm-eval 0.5 logs them; empty for a single run."""
     out: dict[str, list[float]] = {}
-    for name, values in as_object(
-        record.get("scores_per_repeat") or {}, location, "repeats"
-    ).items():
+    repeats = as_object(record.get("scores_per_repeat") or {}, location, "repeats")
+    for name, values in repeats.items():
         numbers = [score_number(value) for value in values] if isinstance(values, list) else [None]
         if None in numbers:
             raise InputError(f"{location}: expected the repeats of {name} to be numbers.")
@@ -457,9 +448,8 @@ def _by_repeat(run: Run, lines: list[_LogLine], positions: list[int]) -> None:
         trials = np.concatenate([np.arange(n) for n in lengths])
         run.columns[column] = Answers(np.repeat(answers.items, lengths), values, trials)
         if of_first and not (np.abs(means - firsts) < NEAR).all():
-            note = (
-                f"{run.file}: the harness's totals are of the first repeat, the responses of all."
-            )
+            totals = "the harness's totals are of the first repeat"
+            note = f"{run.file}: {totals}, the responses of all."
             run.notes = (*(other for other in run.notes if other != note), note)
 
 

@@ -10,19 +10,20 @@ from irtcat._files.reading import read_json
 from irtcat.io.logs.evalscope import stamp_date
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
 from irtcat.io.logs.lm_eval import NOT_METRICS
-from irtcat.io.logs.values import as_object, as_text, json_lines, model_arguments, score_number
+from irtcat.io.logs.values import (
+    as_object,
+    as_text,
+    json_lines,
+    model_arguments,
+    part_of,
+    score_number,
+)
 
 SAMPLES = re.compile(r"(?P<stamp>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl")
 RESULTS = re.compile(r"\d{8}_\d{6}_results\.json")
 
 SCORES = (
-    "score",
-    "acc",
-    "accuracy",
-    "correct",
-    "is_correct",
-    "true_false",
-    "exact_match",
+    *("score", "acc", "accuracy", "correct", "is_correct", "true_false", "exact_match"),
     "overall",
 )
 """Entries of a metric that may be its score; others are ids, categories, answers."""
@@ -97,13 +98,8 @@ def _add_results(run: Run, document: dict[str, Any]) -> None:
     """Take the model and what is known of the task from the results file."""
     if name := document.get("model_name"):
         run.model, run.name_source = str(name), "log"
-    config = document.get("config")
-    arguments = config.get("model_args") if isinstance(config, dict) else None
-    run.arguments = model_arguments(arguments)
-    shots, higher = (
-        section.get(run.task) if isinstance(section := document.get(key), dict) else None
-        for key in ("n-shot", "higher_is_better")
-    )
+    run.arguments = model_arguments(part_of(document, "config", "model_args"))
+    shots, higher = (part_of(document, key, run.task) for key in ("n-shot", "higher_is_better"))
     run.num_fewshot = shots if isinstance(shots, int) else None
     if isinstance(higher, dict):
         run.lower_is_better = {metric for metric, up in higher.items() if up is False}

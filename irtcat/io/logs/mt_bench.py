@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from irtcat._common.checks import InputError
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
@@ -33,7 +32,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     folder = path.parent
     task = folder.parent.name if folder.name == FOLDER else TASK
     runs: dict[str, Run] = {}
-    counts: dict[tuple[Any, ...], int] = {}
     for location, record in json_lines(path):
         if record.keys() >= PAIRED or "winner" in record:
             advice = "Read them with irtcat votes, or give single answers (…_single.jsonl)"
@@ -45,14 +43,13 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         judge = record.get("judge")
         judge = str(judge[0] if isinstance(judge, list) and judge else judge or "")
         item = run.item(f"{question}/{turn}", sample=f"{question}/{turn}")
-        key = (model, item, judge)
-        counts[key] = counts.get(key, 0) + 1
+        trial = run.next_trial(item, judge)
         run.date = max(run.date, iso_date(record.get("tstamp")))
         score = record.get("score")
         if score == NO_RATING or score is None:
-            run.unscored.append((item, counts[key] - 1))
-            continue
-        run.add(item, score, METRIC, source=judge, location=location, trial=counts[key] - 1)
+            run.unscored.append((item, trial))
+        else:
+            run.add(item, score, METRIC, source=judge, location=location, trial=trial)
     yield from runs.values()
 
 

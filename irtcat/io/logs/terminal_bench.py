@@ -36,13 +36,12 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         if any(names):
             run.model, run.name_source = " + ".join(str(name) for name in names if name), "log"
         run.task_version = str(about.get("dataset_version") or "")
-    counts: dict[str, int] = {}
     for number, trial in enumerate(trials, start=1):
         location = f"{path}, trial {number}"
         trial = as_object(trial, location, "a trial")
         task = as_text(trial.get("task_id"), location, "task_id")
         item = run.item(task, sample=task, trust=2)
-        count = counts[task] = counts.get(task, -1) + 1
+        count = run.next_trial(item)
         if trial.get("is_resolved") is None:
             run.unscored.append((item, count))
         else:

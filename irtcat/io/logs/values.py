@@ -8,7 +8,7 @@ from typing import Any
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._common.numbers import number_in
-from irtcat._files.reading import numbered_lines, parse_json
+from irtcat._files.reading import numbered_lines, parse_json, read_json
 from irtcat.responses._conditions import condition_text
 
 MOST_TEXT = 4000
@@ -38,6 +38,42 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise error from None
             raise CutError(f"{location}: the file is cut off in the middle of this line.") from None
         yield location, as_object(record, location, "a line")
+
+
+def json_rows(path: Path, max_bytes: int, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the location and the object of each row of a JSON list.
+
+    Args:
+        path: the file.
+        max_bytes: how many bytes of it may be parsed.
+        what: what a row is, with its article, for messages.
+
+    Raises:
+        InputError: it is no list, or naming the row that is no object.
+    """
+    rows, name = read_json(path, max_bytes), what.partition(" ")[2]
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{path}: expected a list of {name}s. Got {shorten(rows)}.")
+    for number, row in enumerate(rows, start=1):
+        location = f"{path}, {name} {number}"
+        yield location, as_object(row, location, what)
+
+
+def part_of(value: Any, *keys: str) -> Any:
+    """What is at these keys in nested objects; None where one is absent, or no object.
+
+    Example:
+        >>> part_of({"config": {"seed": 1}}, "config", "seed"), part_of([], "config")
+        (1, None)
+    """
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none of anything else."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def score_number(value: Any) -> float | None:
@@ -125,15 +161,8 @@ SURROUNDINGS = {
     *("max_cpu_memory", "offload_folder", "backend", "batch_size", "max_batch_size", "cache_dir"),
     *("tensor_parallel_size", "data_parallel_size", "pipeline_parallel_size", "pp_size", "tp_size"),
     *("gpu_memory_utilization", "swap_space", "num_concurrent", "max_retries", "timeout"),
-    *(
-        "base_url",
-        "api_key",
-        "token",
-        "auth_token",
-        "use_auth_token",
-        "header",
-        "trust_remote_code",
-    ),
+    *("base_url", "api_key", "token", "auth_token", "use_auth_token", "header"),
+    "trust_remote_code",
 }
 """Arguments that say where and how fast a model runs, or are secret, not which model it is."""
 

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from irtcat._common.checks import InputError, shorten
-from irtcat._files.reading import read_json
 from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
-from irtcat.io.logs.values import as_object, as_text
+from irtcat.io.logs.values import as_text, json_rows, part_of
 
 TASK, METRIC = "wildbench", "score"
 RANGE = (1.0, 10.0)
@@ -25,16 +23,11 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     Raises:
         InputError: naming the file and the judgement; or that the judgements are of pairs.
     """
-    rows = read_json(path, request.max_bytes)
-    if not isinstance(rows, list) or not rows:
-        raise InputError(f"{path}: expected a list of judgements. Got {shorten(rows)}.")
     folders = [parent.name for parent in path.parents if parent.name.startswith(JUDGE)]
     judge = folders[0].removeprefix(JUDGE) if folders else NO_JUDGE
     runs: dict[str, Run] = {}
     seen: set[tuple[str, str]] = set()
-    for number, row in enumerate(rows, start=1):
-        location = f"{path}, judgement {number}"
-        row = as_object(row, location, "a judgement")
+    for location, row in json_rows(path, request.max_bytes, "a judgement"):
         if row.keys() >= PAIRED:
             advice = "Give those with scores (score.v2)"
             raise InputError(f"{location}: the judgements compare two models. {advice}.")
@@ -44,21 +37,15 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         if (model, session) in seen:
             raise InputError(f"{location}: the session {shorten(session)} occurs twice.")
         seen.add((model, session))
-        item = run.item(session, sample=session, trust=2, text=_question(row))
-        parsed = row.get("parsed_result")
-        score = row.get("score", parsed.get("score") if isinstance(parsed, dict) else None)
+        turns = row.get("conversation_input")  # of which the last is the user's question
+        question = part_of(turns[-1], "content") if isinstance(turns, list) and turns else None
+        item = run.item(session, sample=session, trust=2, text=question)
+        score = row.get("score", part_of(row, "parsed_result", "score"))
         if score in (None, "", "N/A"):
             run.unscored.append((item, 0))
         else:
             run.add(item, score, METRIC, source=judge, location=location)
     yield from runs.values()
-
-
-def _question(row: dict[str, Any]) -> Any:
-    """The user's last message, where the file has it."""
-    turns = row.get("conversation_input")
-    last = turns[-1] if isinstance(turns, list) and turns else None
-    return last.get("content") if isinstance(last, dict) else None
 
 
 WILDBENCH = LogFormat(

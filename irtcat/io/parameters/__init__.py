@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from irtcat.io.parameters.columns import ROLES as ROLES
-    from irtcat.io.parameters.columns import Column as Column
     from irtcat.io.parameters.dialects import DIALECTS as DIALECTS
+    from irtcat.io.parameters.dialects import ROLES as ROLES
+    from irtcat.io.parameters.dialects import Column as Column
     from irtcat.io.parameters.dialects import Dialect as Dialect
     from irtcat.io.parameters.reading import read_parameters as read_parameters
     from irtcat.io.parameters.writing import write_parameters as write_parameters
@@ -15,8 +15,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "irtcat.io.parameters.columns": "ROLES Column",
-            "irtcat.io.parameters.dialects": "DIALECTS Dialect",
+            "irtcat.io.parameters.dialects": "DIALECTS ROLES Column Dialect",
             "irtcat.io.parameters.reading": "read_parameters",
             "irtcat.io.parameters.writing": "write_parameters",
         },

@@ -12,7 +12,7 @@ from scipy.special import expit
 from irtcat._common.checks import InputError, argument_error, brief
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
-from irtcat.io.parameters.columns import Place
+from irtcat.io.parameters.dialects import Place
 from irtcat.models import (
     MODELS,
     Feasibility,
@@ -154,22 +154,6 @@ def model_names(texts: pd.Series, where: Callable[[int], str]) -> np.ndarray:
     return names.to_numpy(object)
 
 
-class ColumnValues(NamedTuple):
-    """What the columns of a file say of its items, NaN where nothing: items x ... x steps.
-
-    Attributes:
-        thresholds: thresholds on the ability.
-        reach: intercepts of reaching a category, of graded items.
-        category: intercepts of the categories but 0, relative to it.
-        slopes: their slopes, items x abilities x steps.
-    """
-
-    thresholds: FloatArray
-    reach: FloatArray
-    category: FloatArray
-    slopes: FloatArray
-
-
 def _padded(values: FloatArray, width: int) -> FloatArray:
     """Columns of NaN added up to a width."""
     return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
@@ -211,11 +195,9 @@ class Reading:
         n_steps = np.maximum(*counts)
         n_steps = np.where(has_slopes, (~np.isnan(slopes)).any(axis=1).sum(axis=1), n_steps)
         kinds = self._kinds(n_steps, has_slopes, slopes)
-        shown = ColumnValues(thresholds, reach, category, slopes)
-        return [
-            self._of_kind(kind, np.flatnonzero(kinds == kind), shown)
-            for kind in dict.fromkeys(kinds)
-        ]
+        shown = (thresholds, reach, category, slopes)
+        found = {kind: np.flatnonzero(kinds == kind) for kind in dict.fromkeys(kinds)}
+        return [self._of_kind(kind, at, *(x[at] for x in shown)) for kind, at in found.items()]
 
     def _kinds(self, n_steps: np.ndarray, has_slopes: BoolArray, slopes: FloatArray) -> np.ndarray:
         """The form of each item: by its model, or by what the file has of it."""
@@ -249,11 +231,27 @@ class Reading:
                 raise InputError(f"{self.where(int(np.argmax(wrong)))}: the item {message}")
         return kinds
 
-    def _of_kind(self, kind: str, at: np.ndarray, shown: "ColumnValues") -> FormItems:
-        """The items of one form."""
+    def _of_kind(
+        self,
+        kind: str,
+        at: np.ndarray,
+        thresholds: FloatArray,
+        reach: FloatArray,
+        category: FloatArray,
+        slopes: FloatArray,
+    ) -> FormItems:
+        """The items of one form.
+
+        Args:
+            kind: the form.
+            at: the items, of which the others say what the columns have, NaN where nothing.
+            thresholds: thresholds on the ability.
+            reach: intercepts of reaching a category, of graded items.
+            category: intercepts of the categories but 0, relative to it.
+            slopes: their slopes, items x abilities x steps.
+        """
         lower, upper = self._asymptotes(at)
         make = partial(FormItems, kind=kind, rows=at, lower=lower, upper=upper)
-        thresholds, reach, category, slopes = (x[at] for x in shown)
         by_category: BoolArray = np.asarray(~np.isnan(slopes).all(axis=(1, 2)))
         slope = np.where(by_category[:, None], slopes[:, :, 0], self._slopes(at, by_category))
         one = self._locations(at, slope, thresholds)
@@ -268,7 +266,7 @@ class Reading:
             return self._checked(make(slope=slopes, intercept=category))
         falls = -slope.sum(axis=1, keepdims=True) * thresholds  # of one ability
         stated, other = (reach, falls) if kind == "graded" else (category, np.cumsum(falls, axis=1))
-        intercept = np.where(np.isnan(stated).all(axis=1)[:, None], other, stated)
+        intercept = np.where(np.isnan(stated).all(axis=1, keepdims=True), other, stated)
         alone = np.isnan(intercept).all(axis=1)  # two categories, as a right/wrong item
         intercept[alone, 0] = one[alone]
         return self._checked(make(slope=slope, intercept=intercept))
@@ -463,11 +461,8 @@ def _items(kind: str, at: np.ndarray, model: Any, dims: int) -> FormItems:
     lower, upper = np.zeros(n), np.ones(n)
     make = partial(FormItems, kind=kind, rows=at, lower=lower, upper=upper)
     if kind == "binary":
-        for name, out in (
-            (getattr(model, "lower", ""), lower),
-            (getattr(model, "upper", ""), upper),
-        ):
-            if name:
+        for bound, out in (("lower", lower), ("upper", upper)):
+            if name := getattr(model, bound, ""):
                 out[:] = expit(np.asarray(getattr(model, name), float))
         intercept = np.asarray(model.intercept, float)[:, None]
         return make(slope=slope.reshape(n, dims), intercept=intercept)

@@ -14,11 +14,9 @@ from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray
 from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.bank import ItemBank, Population
-from irtcat.io.parameters.columns import Place, id_column
-from irtcat.io.parameters.dialects import DIALECTS, Dialect
-from irtcat.io.parameters.files import OpenedFile, open_parameters
+from irtcat.io.parameters.dialects import DIALECTS, ROLES, Dialect, Place, id_column
+from irtcat.io.parameters.files import OpenedFile, open_parameters, recognised
 from irtcat.io.parameters.items import FormItems, Reading, bank_of, model_names
-from irtcat.io.parameters.recognise import recognised
 from irtcat.responses._cells import MISSING
 
 CATEGORY_MODELS = ("graded", "gpcm", "nominal")
@@ -98,16 +96,11 @@ def read_parameters(
     if dialect != "auto" and DIALECTS[dialect].file != opened.file:
         got = f"a file of the type {opened.file}"
         raise argument_error("dialect", f"that of {path}", f"{dialect}, for {got}")
-    headers = [str(name) for name in opened.table.columns]
-    row, places = recognised(path, opened, headers, dialect, columns)
+    row, places = recognised(path, opened, dialect, columns)
     if scaling != 1 and not row.scaling:
         raise argument_error("scaling", f"1 for files of {row.name}", scaling)
     is_sure = dialect != "auto" or bool(columns)
     return _bank(path, opened, row, places, model, float(scaling), populations, is_sure)
-
-
-def _factor(place: Place, scaling: float) -> float:
-    return scaling if place.role in SCALED else 1.0
 
 
 def _codes(row: Dialect, parts: Sequence[FormItems]) -> tuple[int, ...]:
@@ -127,14 +120,16 @@ def _model_of_columns(row: Dialect, parameters: Mapping[Place, str]) -> str:
     return next(iter(implied - {""}), "")
 
 
-def _further_columns(table: pd.DataFrame, used: set[str | None], notes: list[str]) -> pd.DataFrame:
-    """The columns that no parameter uses, as metadata of the items."""
-    headers = [str(name) for name in table.columns]
-    rest = [header for header in headers if header not in used and header.strip()]
-    if not rest:
-        return pd.DataFrame(index=range(len(table)))
-    notes.append(f"columns kept as metadata of the items: {shorten(rest)}")
-    return _metadata(table[rest])
+def _further_columns(opened: OpenedFile, used: set[str | None], notes: list[str]) -> pd.DataFrame:
+    """The columns that no parameter uses, as metadata of the items: numbers where all cells are."""
+    rest = [header for header in opened.headers if header not in used and header.strip()]
+    if rest:
+        notes.append(f"columns kept as metadata of the items: {shorten(rest)}")
+    out = pd.DataFrame(index=range(len(opened.table)))
+    for name, column in opened.table[rest].items():
+        numbers = [number_in(str(cell)) for cell in column]
+        out[name] = column.to_list() if None in numbers else numbers
+    return out
 
 
 def _bank(
@@ -149,10 +144,9 @@ def _bank(
 ) -> ItemBank:
     """The bank of a file whose columns are known."""
     table, notes = opened.table, [*row.notes, *opened.notes]
-    headers = [str(name) for name in table.columns]
     id_header = places.get(Place("item"))
     if id_header is None:
-        id_header = id_column(headers, places.values())
+        id_header = id_column(opened.headers, places.values())
     ids = _ids(path, table, id_header, notes)
 
     def where(i: int) -> str:
@@ -171,12 +165,12 @@ def _bank(
     default = model or row.model or _model_of_columns(row, parameters)
     if scaling == 1 and row.scaling:
         notes.append("scaling constant D = 1, as no other was stated")
-    arrays = {place: a * _factor(place, scaling) for place, a in arrays.items()}
+    arrays = {place: a * (scaling if place.role in SCALED else 1) for place, a in arrays.items()}
     reading = Reading(arrays, len(table), names, default, where)
     parts = reading.to_items()
     if scaling != 1 and not has_slopes:
         raise argument_error("scaling", "1 for a file without a column of slopes", scaling)
-    metadata = _further_columns(table, {id_header, *places.values()}, notes)
+    metadata = _further_columns(opened, {id_header, *places.values()}, notes)
     known = opened.populations if populations is None else populations
     if known is None:
         notes.append("population N(0, 1), as the file does not state it" + _fixed_unit(parts))
@@ -209,15 +203,7 @@ def _role_text(place: Place) -> str:
     return f"{place.role}{k}_{place.m}" if place.m else f"{place.role}{k}"
 
 
-CATEGORY_ROLES = (
-    "threshold",
-    "offset",
-    "fall",
-    "step",
-    "score",
-    "category_slope",
-    "category_difficulty",
-)
+CATEGORY_ROLES = {form.partition("{")[0] for form in ROLES if "{k}" in form}
 
 
 def _ids(path: Any, table: pd.DataFrame, header: str | None, notes: list[str]) -> np.ndarray:
@@ -274,12 +260,3 @@ def _check_sizes(
                 f"{where(i)}: slipping is the upper asymptote in jsCAT, which is seldom below .5. "
                 f"Got {values[i]:g}. Is it the probability of a slip? Then write 1 minus it."
             )
-
-
-def _metadata(table: pd.DataFrame) -> pd.DataFrame:
-    """The other columns: numbers where all cells are."""
-    out = {}
-    for name, column in table.items():
-        numbers = [number_in(str(cell)) for cell in column]
-        out[name] = column.to_list() if None in numbers else numbers
-    return pd.DataFrame(out)

@@ -15,8 +15,7 @@ from irtcat._files.csv import write_csv
 from irtcat._files.json import write_json
 from irtcat._files.writing import check_target, replacing
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.io.parameters.columns import ABILITIES, Column, Place
-from irtcat.io.parameters.dialects import DIALECTS, Dialect
+from irtcat.io.parameters.dialects import ABILITIES, DIALECTS, Column, Dialect, Place
 from irtcat.io.parameters.items import FormItems, items_of
 from irtcat.models import item_models
 
@@ -65,7 +64,7 @@ def _table(bank: ItemBank, row: Dialect) -> pd.DataFrame:
     for part in items_of(bank):
         values = _values(part, row)
         for (role, k, m), array in values.items():
-            column = _column(row, role, part)
+            column = next(c for c in _columns(row, part) if c.role == role)
             if role in FROM_0 and k < column.first:
                 continue
             header = column.header(Place(role, k, m))
@@ -93,11 +92,6 @@ def _order(forms: list[Column], header: str) -> tuple[int, int, int]:
 
 FROM_0 = ("score", "step", "category_slope")
 """Roles that may have a column for category 0, which has 0 there."""
-
-
-def _column(row: Dialect, role: str, items: FormItems) -> Column:
-    """The column for a role."""
-    return next(c for c in _columns(row, items) if c.role == role)
 
 
 def _columns(row: Dialect, items: FormItems) -> list[Column]:
@@ -196,18 +190,18 @@ LAYOUTS: dict[str, tuple[tuple[str, ...], ...]] = {
 """The roles that describe items of each form, the usual ones first."""
 
 
-def _by_m(role: str, values: FloatArray) -> Values:
-    return {(role, 0, m + 1): values[:, m] for m in range(values.shape[1])}
-
-
 def _by_k(role: str, values: FloatArray, first: int = 1) -> Values:
     return {(role, k + first, 0): values[:, k] for k in range(values.shape[1])}
 
 
+def _from_zero(values: FloatArray) -> FloatArray:
+    """Columns with one of category 0 before them, which is 0."""
+    return np.pad(values, ((0, 0), (1, 0)))
+
+
 def _slope(items: FormItems) -> Values:
-    if items.kind != "nominal":
-        return _by_m("slope", items.slope)
-    return _by_m("slope", _last_slope(items)[:, None])
+    slope = _last_slope(items)[:, None] if items.kind == "nominal" else items.slope
+    return {("slope", 0, m + 1): slope[:, m] for m in range(slope.shape[1])}
 
 
 def _last_slope(items: FormItems) -> FloatArray:
@@ -227,22 +221,20 @@ def _score(items: FormItems) -> Values:
     steps = np.where(np.isnan(items.intercept), np.nan, np.arange(1, items.intercept.shape[1] + 1))
     if items.kind == "nominal":
         steps = items.slope[:, 0, :] / _last_slope(items)[:, None]
-    return _by_k("score", np.concatenate([np.zeros((len(steps), 1)), steps], axis=1), 0)
+    return _by_k("score", _from_zero(steps), 0)
 
 
 def _step(items: FormItems) -> Values:
     if items.kind == "graded":
         return _by_k("step", items.intercept)
-    zero = np.zeros((len(items.rows), 1))
-    return _by_k("step", np.concatenate([zero, items.intercept], axis=1), 0)
+    return _by_k("step", _from_zero(items.intercept), 0)
 
 
 def _thresholds(items: FormItems) -> FloatArray:
     """The thresholds of items of one ability."""
     slope = items.slope[:, :1]
     if items.kind == "gpcm":
-        zero = np.zeros((len(items.rows), 1))
-        return -np.diff(np.concatenate([zero, items.intercept], axis=1), axis=1) / slope
+        return -np.diff(_from_zero(items.intercept), axis=1) / slope
     return -items.intercept / slope
 
 

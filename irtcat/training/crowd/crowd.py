@@ -12,8 +12,8 @@ from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.reading import MOST_BYTES
 from irtcat.responses import Responses
+from irtcat.responses._frames import align_metadata
 from irtcat.responses._matrix import row_blocks
-from irtcat.responses._metadata import align_metadata
 from irtcat.training.crowd.predictions import read_predictions
 from irtcat.training.crowd.store import read_crowd_file, write_crowd_file
 from irtcat.training.learners import NONE, read_item_ids, read_labels

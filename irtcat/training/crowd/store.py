@@ -15,7 +15,7 @@ from irtcat._files.formats import FileFormat
 from irtcat._files.json import json_value, write_json
 from irtcat._files.reading import MOST_BYTES, read_json, status_of
 from irtcat._files.writing import replacing
-from irtcat.responses._metadata import frame_from_plain, frame_to_plain
+from irtcat.responses._frames import frame_from_plain, frame_to_plain
 from irtcat.training.learners import OTHER, Answers
 
 FOLDER = FileFormat("irtcat-crowd-folder", "the folder of a crowd", "Choose another folder.")
