@@ -402,7 +402,7 @@ def lti(o: Options) -> Output:
 
     The addresses of this service are printed, for the platform.
     """
-    registered, grades = part("lti.platforms"), part("lti.grades")
+    registered, grades = part("lti.platforms"), part("lti.attempts")
     urls: dict[str, str] = {}
     if o.name is not None:
         urls = registered.platform_urls(o.kind, o.issuer or "") if o.kind is not None else {}
@@ -439,7 +439,7 @@ def lti(o: Options) -> Output:
         table = registered.platforms(service)
     table["deployments"] = table["deployments"].map(", ".join)
     base = (o.url or "http://127.0.0.1:8080").rstrip("/")
-    addresses = part("lti.tool").tool_addresses(base)
+    addresses = part("lti.connection").tool_addresses(base)
     shown = [
         "id",
         "name",

@@ -33,7 +33,7 @@ from irtcat.service.storage.database import EngineDatabase
 
 
 def imported(name: str) -> Any:
-    """What a name such as ``lti.grades:send`` means, below `irtcat.service`."""
+    """What a name such as ``lti.attempts:send`` means, below `irtcat.service`."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(f"irtcat.service.{module}"), attribute)
 

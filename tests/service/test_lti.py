@@ -20,8 +20,8 @@ from irtcat.service.attempts.attempt import attempt_of, opened
 from irtcat.service.attempts.devices import attempt_key
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
+from irtcat.service.lti.attempts import _comment, send_again, send_due
 from irtcat.service.lti.connection import Connection, PlatformError
-from irtcat.service.lti.grades import _comment, send_again, send_due
 from irtcat.service.lti.platforms import add_platform
 from irtcat.service.operations.background import end_due
 from irtcat.service.outbox.audit import audit_entries
@@ -721,9 +721,9 @@ def test_an_attempt_that_is_reopened_has_no_grade_until_its_end(
 def test_people_have_to_score_first(person, service, published, lms, app, clock, monkeypatch):
     attempt = finished(service, person, published)
     name = next(iter(attempt_of(service, attempt).progress.answers))
-    from irtcat.service.lti import grades
+    from irtcat.service.lti import attempts
 
-    monkeypatch.setattr(grades, "waiting_items", lambda attempt: [name])
+    monkeypatch.setattr(attempts, "waiting_items", lambda attempt: [name])
     send_due(app.state.lti)
     assert lms.scores[-1]["gradingProgress"] == "PendingManual"
     assert "scoreGiven" not in lms.scores[-1]

@@ -15,7 +15,7 @@ from irtcat.service import example
 from irtcat.service.accounts.accounts import sign_in
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import library, people
-from irtcat.service.attempts.beginning import begin
+from irtcat.service.attempts.taking import begin
 from irtcat.service.content import read_items, write_qti
 from irtcat.service.operations import provision, server
 from irtcat.service.outbox.audit import audit_entries

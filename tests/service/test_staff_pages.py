@@ -473,7 +473,7 @@ def test_results_and_exports(app, service, published, taker, clock, monkeypatch)
     assert "No attempt is finished yet." in analyst.get(f"{test}/results").text
     analyst.get(f"{test}/results/scores.svg", 404)
     finish(taker, clock)
-    monkeypatch.setattr("irtcat.service.pages.staff.results.LEAST_DRAWN", 1)
+    monkeypatch.setattr("irtcat.service.pages.staff.attempts.LEAST_DRAWN", 1)
     score = taker.view["report"]["score"]
     row = analyst.page(f"{test}/results").xpath("//tbody/tr")[0].text_content()
     assert f"{score:.0f}" in row

@@ -751,7 +751,7 @@ def test_messages_of_the_service_are_translated():
     german = translations("de")
     for text in MESSAGES:
         assert german.gettext(text) != text
-    modules = ("attempt", "beginning", "taking")
+    modules = ("attempt", "taking")
     from pathlib import Path
 
     import irtcat.service

@@ -16,12 +16,13 @@ from irtcat._common.clock import utc_text
 from irtcat.service.base.errors import (
     ConflictError,
     ForbiddenError,
-    NotFoundError,
     UnauthorizedError,
+    found,
+    some_of,
 )
 from irtcat.service.base.limits import SIGN_IN, forget, take
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service, digest_of, new_secret
+from irtcat.service.storage.context import Service, digest_of, new_secret
 
 ROLES = {
     "author": "writes items and tests",
@@ -105,31 +106,15 @@ def add_account(
         ConflictError: for a name that is taken.
     """
     check_id("name", name)
-    checked = _checked_roles(roles)
+    checked = some_of("roles", roles, ROLES)
     hashed = _hashed(password) if password else ""
     with service.database.writing(alone=True):
         if service.get(tables.accounts, name):
             raise ConflictError("There is an account with this name.")
-        service.insert(
-            tables.accounts,
-            name=name,
-            password=hashed,
-            roles=json.dumps(checked),
-            subject=subject,
-            status="open",
-            created=service.now(),
-        )
-        service.publish(Acted(actor, "account added", {"account": name, "roles": checked}))
+        row = {"name": name, "password": hashed, "roles": json.dumps(checked), "subject": subject}
+        service.insert(tables.accounts, **row, status="open", created=service.now())
+        service.acted(actor, "account added", account=name, roles=checked)
     return Account(name, tuple(checked))
-
-
-def _checked_roles(roles: Sequence[str]) -> list[str]:
-    for role in roles:
-        if role not in ROLES:
-            raise argument_error("roles", f"some of {', '.join(ROLES)}", role)
-    if not roles:
-        raise argument_error("roles", f"at least one of {', '.join(ROLES)}", list(roles))
-    return sorted(set(roles))
 
 
 def _hashed(password: str) -> str:
@@ -146,10 +131,9 @@ def set_password(service: Service, name: str, password: str, *, actor: str) -> N
         NotFoundError: for an unknown account.
     """
     with service.database.writing():
-        if not service.change(tables.accounts, name, password=_hashed(password)):
-            raise NotFoundError("There is no such account.")
+        found(service.change(tables.accounts, name, password=_hashed(password)), "account")
         revoke_tokens(service, name)
-        service.publish(Acted(actor, "password changed", {"account": name}))
+        service.acted(actor, "password changed", account=name)
 
 
 _NOBODY = _hasher.hash(new_secret())
@@ -171,7 +155,7 @@ def sign_in(service: Service, name: str, password: str) -> Account:
     except (VerifyMismatchError, InvalidHashError):
         row = None
     if row is None or row.status != "open" or not row.password:
-        service.publish(Acted("system", "sign-in refused", {"account": name[:100]}))
+        service.acted("system", "sign-in refused", account=name[:100])
         raise UnauthorizedError("The name or the password is wrong.")
     forget(service, SIGN_IN, name)
     return account_from_row(row)
@@ -183,10 +167,9 @@ def account_from_row(row: sa.Row[Any]) -> Account:
 
 def account_table(service: Service) -> pd.DataFrame:
     """All accounts: name, roles, how they sign in, status and when they were made."""
-    columns = tables.accounts.c
-    names = (columns.name, columns.roles, columns.password, columns.subject)
-    statement = sa.select(*names, columns.status, columns.created).order_by(columns.name)
-    frame = service.frame(statement)
+    names = ("name", "roles", "password", "subject", "status", "created")
+    columns = (tables.accounts.c[name] for name in names)
+    frame = service.frame(sa.select(*columns).order_by(tables.accounts.c.name))
     return frame.assign(
         roles=frame["roles"].map(json.loads), password=frame["password"].astype(bool)
     )
@@ -211,13 +194,11 @@ def change_account(
     """
     values = {}
     if roles is not None:
-        values["roles"] = json.dumps(_checked_roles(roles))
+        values["roles"] = json.dumps(some_of("roles", roles, ROLES))
     if is_open is not None:
         values["status"] = "open" if is_open else "closed"
     with service.database.writing(alone=True):
-        row = service.get(tables.accounts, name)
-        if row is None:
-            raise NotFoundError("There is no such account.")
+        row = found(service.get(tables.accounts, name), "account")
         if values:
             service.change(tables.accounts, name, **values)
         others = sa.select(tables.accounts.c.roles).where(tables.accounts.c.status == "open")
@@ -226,7 +207,7 @@ def change_account(
             raise ConflictError("One open account must have the role admin.")
         revoke_tokens(service, name)
         if values or password is None:
-            service.publish(Acted(actor, "account changed", {"account": name, **values}))
+            service.acted(actor, "account changed", account=name, **values)
         if password is not None:
             set_password(service, name, password, actor=actor)
 
@@ -235,17 +216,11 @@ def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, labe
     """A new token of an account, for a program or a signed-in browser; it is shown only once."""
     token = new_secret()
     now = service.clock()[0]
+    row = {"token": digest_of(token), "account": account.name, "kind": kind, "label": label}
+    times = {"created": utc_text(now), "expires": utc_text(now + LASTS[kind])}
     with service.database.writing():
-        service.insert(
-            tables.tokens,
-            token=digest_of(token),
-            account=account.name,
-            kind=kind,
-            label=label,
-            created=utc_text(now),
-            expires=utc_text(now + LASTS[kind]),
-        )
-        service.publish(Acted(account.actor, "token issued", {"token": kind, "label": label}))
+        service.insert(tables.tokens, **row, **times)
+        service.acted(account.actor, "token issued", token=kind, label=label)
     return token
 
 
@@ -268,8 +243,5 @@ def account_of_token(service: Service, token: str, kind: str) -> Account:
 
 def revoke_tokens(service: Service, name: str, token: str | None = None) -> None:
     """Sign out one token of an account, or all of them."""
-    statement = tables.tokens.delete().where(tables.tokens.c.account == name)
-    if token is not None:
-        statement = statement.where(tables.tokens.c.token == digest_of(token))
-    with service.database.writing():
-        service.database.run(statement)
+    one = [] if token is None else [digest_of(token)]
+    service.delete(tables.tokens, *one, tables.tokens.c.account == name)

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from irtcat._common.checks import check_id
-from irtcat.service.base.errors import ForbiddenError, NotFoundError, UnauthorizedError
+from irtcat.service.base.errors import ForbiddenError, UnauthorizedError, found
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service, digest_of, new_id, new_secret
+from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
 
 LASTS = 3600
 """Seconds that an access token is valid."""
@@ -67,7 +67,7 @@ def add_client(service: Service, name: str, *, actor: str) -> tuple[str, str]:
     row = {"id": client, "secret": digest_of(secret), "name": name, "status": "open"}
     with service.database.writing():
         service.insert(tables.clients, **row, created=service.now())
-        service.publish(Acted(actor, "client added", {"client": client}))
+        service.acted(actor, "client added", client=client)
     return client, secret
 
 
@@ -78,9 +78,8 @@ def close_client(service: Service, client: str, *, actor: str) -> None:
         NotFoundError: for an unknown client.
     """
     with service.database.writing():
-        if not service.change(tables.clients, client, status="closed"):
-            raise NotFoundError("There is no such client.")
-        service.publish(Acted(actor, "client closed", {"client": client}))
+        found(service.change(tables.clients, client, status="closed"), "client")
+        service.acted(actor, "client closed", client=client)
 
 
 def client_table(service: Service) -> pd.DataFrame:

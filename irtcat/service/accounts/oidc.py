@@ -35,7 +35,7 @@ from irtcat.service.accounts.credentials import (
 )
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service
+from irtcat.service.storage.context import Service
 
 KIND = "oidc"
 """Kind of the cookie that holds what must survive the way to the provider and back."""
@@ -287,7 +287,7 @@ def finish_sign_in(
         )
     )
     if row is None:
-        service.publish(Acted("system", "sign-in refused", {"provider": provider.name}))
+        service.acted("system", "sign-in refused", provider=provider.name)
         raise UnauthorizedError("There is no account for this identity. Ask for one.")
     return account_from_row(row)
 

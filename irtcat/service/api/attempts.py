@@ -194,6 +194,9 @@ def attempt_events(attempt: Id, at: Annotated[Acting, needs("parameters")], cut:
 # Results and exports
 
 
+Analyst = Annotated[Acting, needs("results")]
+
+
 class AnswerRow(Out):
     section: int
     item: str
@@ -215,14 +218,14 @@ class OneResult(Out):
 
 
 @router.get("/tests/{test}/results", response_model=Page[results.ResultRow])
-def list_results(test: Id, at: Annotated[Acting, needs("results")], cut: Cut) -> Any:
+def list_results(test: Id, at: Analyst, cut: Cut) -> Any:
     """Results of the finished attempts at a test."""
     library.published_test(at.service, test)
     return cut.page(results.result_table(at.service, test), "attempt")
 
 
 @router.get("/attempts/{attempt}/result", response_model=OneResult)
-def get_result(attempt: Id, at: Annotated[Acting, needs("results")]) -> Any:
+def get_result(attempt: Id, at: Analyst) -> Any:
     """The result of an attempt so far, with its answers."""
     it = attempt_of(at.service, attempt)
     result = results.attempt_result(it)
@@ -253,29 +256,25 @@ def _export(at: Acting, test: str, name: str, names: bool = False) -> Response:
 
 
 @router.get("/tests/{test}/results.csv", **exported("text/csv"))
-def export_results(
-    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
-) -> Response:
+def export_results(test: Id, at: Analyst, names: Names = False) -> Response:
     """Results of the finished attempts, as a table."""
     return _export(at, test, "results.csv", names)
 
 
 @router.get("/tests/{test}/answers.csv", **exported("text/csv"))
-def export_answers(
-    test: Id, at: Annotated[Acting, needs("results")], names: Names = False
-) -> Response:
+def export_answers(test: Id, at: Analyst, names: Names = False) -> Response:
     """Answers of the finished attempts, as a table."""
     return _export(at, test, "answers.csv", names)
 
 
 @router.get("/tests/{test}/responses.npz", **exported("application/octet-stream"))
-def export_responses(test: Id, at: Annotated[Acting, needs("results")]) -> Response:
+def export_responses(test: Id, at: Analyst) -> Response:
     """Responses for recalibration: `irtcat fit responses.npz --anchors bank.npz`."""
     return _export(at, test, "responses.npz")
 
 
 @router.get("/attempts/{attempt}/result.xml", **exported("application/xml"))
-def export_qti(attempt: Id, at: Annotated[Acting, needs("results")]) -> Response:
+def export_qti(attempt: Id, at: Analyst) -> Response:
     """The result of an attempt in QTI Results Reporting 3.0."""
     data = exports.export_attempt(at.service, attempt, actor=at.actor)
     return attachment(data, "application/xml", "result.xml")

@@ -141,15 +141,13 @@ def status_info(status: int, description: str) -> dict[str, Any]:
         >>> status_info(404, "There is no such section.")["imsx_codeMinor"]["imsx_codeMinorField"]
         [{'imsx_codeMinorFieldName': 'irtcat', 'imsx_codeMinorFieldValue': 'unknownobject'}]
     """
-    code = {
-        "imsx_codeMinorFieldName": "irtcat",
-        "imsx_codeMinorFieldValue": CODES.get(status, "invaliddata"),
-    }
+    code = CODES.get(status, "invaliddata")
+    field = {"imsx_codeMinorFieldName": "irtcat", "imsx_codeMinorFieldValue": code}
     return {
         "imsx_codeMajor": "failure",
         "imsx_severity": "error",
         "imsx_description": description,
-        "imsx_codeMinor": {"imsx_codeMinorField": [code]},
+        "imsx_codeMinor": {"imsx_codeMinorField": [field]},
     }
 
 

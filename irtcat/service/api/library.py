@@ -26,7 +26,7 @@ from irtcat.service.api.schemas import (
 from irtcat.service.attempts import library, results
 from irtcat.service.content.reading import uploaded_items
 from irtcat.service.definition import parse_definition
-from irtcat.service.storage.context import Acted, Service
+from irtcat.service.storage.context import Service
 
 router = StaffRouter(prefix="/api/v1")
 
@@ -145,7 +145,7 @@ def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: 
     """
     items = uploaded_items(data, is_table=content_type(request, *ITEMS) == TABLE)
     name = library.add_items(at.service, items)
-    at.service.publish(Acted(at.actor, "items added", {"items": name}))
+    at.service.acted(at.actor, "items added", items=name)
     return {"hash": name, "items": len(items), "notes": list(items.notes)}
 
 
@@ -161,15 +161,8 @@ def publish(at: Annotated[Acting, needs("publish")], body: PublishBody) -> Any:
     definition = parse_definition(body.definition)
     bank = library.stored_bank(at.service, body.bank)
     items = library.item_set(at.service, body.items)
-    name, _ = library.publish(
-        at.service,
-        definition,
-        bank,
-        items,
-        actor=at.actor,
-        n_simulated=body.n_simulated,
-        seed=body.seed,
-    )
+    options = body.model_dump(include={"n_simulated", "seed"})
+    name, _ = library.publish(at.service, definition, bank, items, actor=at.actor, **options)
     return {"id": name}
 
 

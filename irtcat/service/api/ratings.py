@@ -94,16 +94,8 @@ def rating_task(
 @router.post("/attempts/{attempt}/ratings", response_model=Rated, responses=problems(409))
 def rate(attempt: Id, at: Annotated[Acting, needs("score")], body: RatingBody) -> Any:
     """Rate a response; where two people differ, a third one decides."""
-    status = ratings.rate(
-        at.service,
-        attempt,
-        body.item,
-        body.score,
-        rater=at.account.name,
-        actor=at.actor,
-        comment=body.comment,
-    )
-    return {"status": status}
+    by: dict[str, Any] = {"rater": at.account.name, "actor": at.actor}
+    return {"status": ratings.rate(at.service, attempt, **by, **body.model_dump())}
 
 
 @router.get("/tests/{test}/ratings", response_model=Items[RatingRow])

@@ -194,9 +194,8 @@ class PageCut:
         if self.after is not None:
             known = frame[key].astype(str).tolist()
             if self.after not in known:
-                raise ServiceError(
-                    "The parameter `after` must be the `next` of a page of this list."
-                )
+                must = "must be the `next` of a page of this list"
+                raise ServiceError(f"The parameter `after` {must}.")
             start = known.index(self.after) + 1
         rows = frame.iloc[start : start + self.limit]
         more = start + self.limit < len(frame)

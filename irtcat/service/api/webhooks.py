@@ -11,6 +11,9 @@ from irtcat.service.outbox import webhooks
 router = StaffRouter(prefix="/api/v1")
 
 
+Admin = Annotated[Acting, needs("webhooks")]
+
+
 class WebhookBody(Body):
     url: str = Field(max_length=2000, examples=["https://example.org/irtcat"])
     events: list[Annotated[str, Field(max_length=100)]] = Field(
@@ -41,29 +44,26 @@ def _private(at: Acting) -> bool:
 
 
 @router.get("/webhooks", response_model=Page[WebhookRow])
-def list_webhooks(at: Annotated[Acting, needs("webhooks")], cut: Cut) -> Any:
+def list_webhooks(at: Admin, cut: Cut) -> Any:
     """Webhooks, with the numbers of messages that wait or failed."""
     return cut.page(webhooks.webhook_table(at.service), "id")
 
 
 @router.post("/webhooks", response_model=webhooks.Webhook, status_code=201)
-def add_webhook(at: Annotated[Acting, needs("webhooks")], body: WebhookBody) -> Any:
+def add_webhook(at: Admin, body: WebhookBody) -> Any:
     """Send messages about events to an address."""
-    return webhooks.add_webhook(
-        at.service, body.url, body.events, actor=at.actor, private=_private(at)
-    )
+    given = body.model_dump()
+    return webhooks.add_webhook(at.service, actor=at.actor, private=_private(at), **given)
 
 
 @router.patch("/webhooks/{webhook}", status_code=204)
-def change_webhook(
-    webhook: Id, at: Annotated[Acting, needs("webhooks")], body: WebhookChange
-) -> None:
+def change_webhook(webhook: Id, at: Admin, body: WebhookChange) -> None:
     """Change a webhook; "open" lets a disabled one go on."""
     changes = body.model_dump()
     webhooks.change_webhook(at.service, webhook, actor=at.actor, private=_private(at), **changes)
 
 
 @router.delete("/webhooks/{webhook}", status_code=204)
-def remove_webhook(webhook: Id, at: Annotated[Acting, needs("webhooks")]) -> None:
+def remove_webhook(webhook: Id, at: Admin) -> None:
     """Remove a webhook with its messages."""
     webhooks.remove_webhook(at.service, webhook, actor=at.actor)

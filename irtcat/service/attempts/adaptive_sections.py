@@ -27,7 +27,7 @@ from irtcat.service.attempts.library import published_test, stored_bank
 from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
 from irtcat.service.definition import Adaptive
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Loaded, Service, new_id
+from irtcat.service.storage.context import Service, held, new_id
 
 MUST = 'Base64 of {"test": ID}, {"test": ID, "section": N} or {"bank": HASH, "config": {...}}'
 """What a section's configuration must be."""
@@ -133,16 +133,10 @@ def create_section(service: Service, client: str, document: Mapping[str, Any]) -
     configured = _configured(service, str(document["sectionConfiguration"]))
     name = new_id("s")
     with service.database.writing():
-        service.insert(
-            tables.sections,
-            id=name,
-            client=client,
-            bank=configured["bank"],
-            document=json.dumps({**configured, "sent": dict(document)}),
-            created=service.now(),
-            status="open",
-        )
-        service.publish(Acted(f"client:{client}", "section created", {"section": name}))
+        row = {"id": name, "client": client, "bank": configured["bank"], "status": "open"}
+        stored = json.dumps({**configured, "sent": dict(document)})
+        service.insert(tables.sections, **row, document=stored, created=service.now())
+        service.acted(f"client:{client}", "section created", section=name)
     return name
 
 
@@ -177,7 +171,7 @@ def delete_section(service: Service, client: str, name: str) -> None:
     section_of(service, client, name)
     with service.database.writing():
         service.change(tables.sections, name, status="deleted")
-        service.publish(Acted(f"client:{client}", "section deleted", {"section": name}))
+        service.acted(f"client:{client}", "section deleted", section=name)
 
 
 def _serializer(service: Service) -> URLSafeSerializer:
@@ -219,9 +213,7 @@ def begin_session(
             prior=_prior(it.bank, prior),
             counts=it.exposure,
         )
-        service.publish(
-            Acted(f"client:{client}", "session begun", {"section": section, "session": session.id})
-        )
+        service.acted(f"client:{client}", "session begun", section=section, session=session.id)
     return _turn(service, session)
 
 
@@ -251,18 +243,11 @@ def _check_session(service: Service, client: str, section: str, name: str) -> No
 @contextmanager
 def _locked(service: Service, name: str) -> Iterator[Session]:
     """A session within one transaction, in which no other process changes it."""
-    loaded: Loaded[Session] = service.sessions.get(name, Loaded)
-    with loaded.lock:
-        try:
-            with service.database.writing():
-                if loaded.value is None:
-                    loaded.value = service.store.resume(name)
-                service.store.lock(loaded.value)
-                yield loaded.value
-        except BaseException:
-            service.sessions.drop(name)
-            loaded.value = None
-            raise
+    with held(service.sessions, name) as loaded, service.database.writing():
+        if loaded.value is None:
+            loaded.value = service.store.resume(name)
+        service.store.lock(loaded.value)
+        yield loaded.value
 
 
 def submit(
@@ -288,18 +273,16 @@ def submit(
         known = {e["item"]: e["code"] for e in it.events if e["kind"] == "answer"}
         first_code = it.bank.first_code
         for item, score in scores:
-            code = _category(it.bank, item, score)
+            code, shown = _category(it.bank, item, score), shorten(item)
             if item in known and known[item] != code:
-                raise ConflictError(f"The item {shorten(item)} has another score, which stands.")
+                raise ConflictError(f"The item {shown} has another score, which stands.")
             if item in known:
                 continue  # a repeat, or a client that sends all its results again
             if not is_latest:
                 raise ConflictError("The `sessionState` is not the latest one.")
             if item not in it.asked:
-                asked = ", ".join(it.asked) or "none: the session is over"
-                raise ConflictError(
-                    f"The item {shorten(item)} is not asked. Expected {shorten(asked)}."
-                )
+                asked = shorten(", ".join(it.asked) or "none: the session is over")
+                raise ConflictError(f"The item {shown} is not asked. Expected {asked}.")
             it.answer(item, code + first_code)
             known[item] = code
         return _turn(service, it)
@@ -327,9 +310,8 @@ def _category(bank: ItemBank, item: str, score: float) -> int:
         raise ServiceError(f"The item {shorten(item)} is not in the section.")
     highest = int(item_categories(bank.model)[where[0]]) - 1
     if not 0 <= score <= highest or score != int(score):
-        raise ServiceError(
-            f"The SCORE of the item {shorten(item)} must be a whole number from 0 to {highest}."
-        )
+        must = f"must be a whole number from 0 to {highest}"
+        raise ServiceError(f"The SCORE of the item {shorten(item)} {must}.")
     return int(score)
 
 
@@ -342,4 +324,4 @@ def end_session(service: Service, client: str, section: str, session: str) -> No
     with service.database.writing():
         _check_session(service, client, section, session)
         service.insert(tables.ended_sessions, session=session, ended=service.now())
-        service.publish(Acted(f"client:{client}", "session ended", {"session": session}))
+        service.acted(f"client:{client}", "session ended", session=session)

@@ -22,11 +22,11 @@ from irtcat.cat import Session, StoreError
 from irtcat.cat.live import Event, first_digest
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.progress import ABANDONED, COMPLETED, TIME_LIMIT, Progress
-from irtcat.service.base.errors import ConflictError, NotFoundError, UnauthorizedError
+from irtcat.service.base.errors import ConflictError, UnauthorizedError, found
 from irtcat.service.base.metrics import ANSWERS, engine_time
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import AttemptChanged, Loaded, Service, digest_of
+from irtcat.service.storage.context import AttemptChanged, Loaded, Service, digest_of, held
 
 ATTEMPT = FileFormat("irtcat-attempt", "an attempt", "Restore a copy.")
 
@@ -83,19 +83,19 @@ class Attempt:
         """Write the new events, and what the table of attempts shows of them."""
         if not self._new:
             return
-        self._digest = self.service.attempt_log.append(
-            self.id, self._written, self._digest, self._new
-        )
+        progress, log = self.progress, self.service.attempt_log
+        self._digest = log.append(self.id, self._written, self._digest, self._new)
         self._written += len(self._new)
-        progress = self.progress
         waiting = sorted(
             n for n, a in progress.answers.items() if a.code is None and progress.stands(n)
         )
         kinds = tuple(event["kind"] for event in self._new)
-        self.service.publish(
-            AttemptChanged(self.id, self.test.id, self.head["person"], kinds, tuple(waiting))
-        )
-        self._count_answers()
+        person = self.head["person"]
+        self.service.publish(AttemptChanged(self.id, self.test.id, person, kinds, tuple(waiting)))
+        for event in self._new:
+            if event["kind"] == "answer":
+                part = self.test.definition.sections[progress.answers[event["item"]].section]
+                ANSWERS.labels(part.kind).inc()
         self._new = []
         summary = {
             "section": progress.section,
@@ -104,15 +104,8 @@ class Attempt:
             "waiting": waiting,
         }
         shown = {"status": progress.status, "updated": progress.last, "due": self.due()}
-        self.service.database.run(
-            UPDATE, {"name": self.id, **shown, "summary": json.dumps(summary)}
-        )
-
-    def _count_answers(self) -> None:
-        for event in self._new:
-            if event["kind"] == "answer":
-                part = self.test.definition.sections[self.progress.answers[event["item"]].section]
-                ANSWERS.labels(part.kind).inc()
+        shown |= {"name": self.id, "summary": json.dumps(summary)}
+        self.service.database.run(UPDATE, shown)
 
     @property
     def has_changed(self) -> bool:
@@ -278,9 +271,7 @@ class Attempt:
             with engine_time("answer"):
                 session.answer(item, code + self.test.first_code, seconds)
         if item in self.progress.answers:  # ratings are of the response that it had
-            rated = tables.ratings.c
-            of_item = (rated.attempt == self.id) & (rated.item == item)
-            self.service.database.run(tables.ratings.delete().where(of_item))
+            self.service.delete(tables.ratings, self.id, tables.ratings.c.item == item)
         self.add("answer", item=item, response=response, code=code, seconds=seconds)
         self._next_after(item)
 
@@ -456,17 +447,11 @@ def looked_at(service: Service, name: str, device: str | None = None) -> Iterato
         NotFoundError: for an unknown attempt.
         UnauthorizedError: for a device that may not continue it (see `check_device`).
     """
-    loaded: Loaded[Attempt] = service.attempts.get(name, Loaded)
-    with loaded.lock:
-        try:
-            with service.database.reading():
-                attempt = _read(service, name, loaded, device)
-            yield attempt
-            _forget_over(service, attempt)
-        except BaseException:
-            service.attempts.drop(name)
-            loaded.value = None
-            raise
+    with held(service.attempts, name) as loaded:
+        with service.database.reading():
+            attempt = _read(service, name, loaded, device)
+        yield attempt
+        _forget_over(service, attempt)
 
 
 def _forget_over(service: Service, attempt: Attempt) -> None:
@@ -504,8 +489,7 @@ def _read(
     row = service.row(LOCKED_ROW if is_locked else ROW, {"name": name})
     if device is not None:
         _check_device(row, device)
-    if row is None:
-        raise NotFoundError("There is no such attempt.")
+    row = found(row, "attempt")
     if loaded.value is None:
         document = json.loads(row.head)
         ATTEMPT.check(document, f"attempt {name}", StoreError)

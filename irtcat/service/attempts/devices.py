@@ -17,8 +17,7 @@ from irtcat.service.accounts.credentials import (
     service_of,
     set_cookie,
 )
-from irtcat.service.attempts.beginning import Device
-from irtcat.service.attempts.taking import attempts_of
+from irtcat.service.attempts.taking import Device, attempts_of
 from irtcat.service.base.errors import ConflictError, ForbiddenError, UnauthorizedError
 from irtcat.service.storage.context import Service
 

@@ -6,19 +6,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import sqlalchemy as sa
 from lxml import etree
 
 from irtcat._files import FORMULAS
 from irtcat.responses import Responses
 from irtcat.service.accounts.accounts import Account
-from irtcat.service.attempts.attempt import Attempt, attempt_of
+from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.library import published_test
-from irtcat.service.attempts.results import answer_table, attempt_result, result_table, with_names
-from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.attempts.results import (
+    answer_table,
+    attempt_result,
+    finished_attempts,
+    result_table,
+    with_names,
+)
+from irtcat.service.base.errors import ConflictError, found
 from irtcat.service.content.qti_xml import BASE_TYPES, CARDINALITIES
-from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service
+from irtcat.service.storage.context import Service
 
 QTI = "http://www.imsglobal.org/xsd/imsqti_result_v3p0"
 
@@ -31,16 +35,6 @@ TIMES = ("started", "finished", "at")
 """Columns of times, which logs have in microseconds."""
 
 NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-
-
-def _finished(service: Service, test: str) -> list[Attempt]:
-    published_test(service, test)  # an unknown test is an error, not an empty table
-    statement = (
-        sa.select(tables.attempts.c.id)
-        .where(tables.attempts.c.test == test, tables.attempts.c.status == "finished")
-        .order_by(tables.attempts.c.started, tables.attempts.c.id)
-    )
-    return [attempt_of(service, row.id) for row in service.rows(statement)]
 
 
 def spreadsheet_csv(frame: pd.DataFrame) -> str:
@@ -77,7 +71,7 @@ def results_csv(service: Service, test: str, *, names: bool = False) -> str:
 def answers_csv(service: Service, test: str, *, names: bool = False) -> str:
     """The answers of all finished attempts at a test: response, category, seconds and time."""
     frames = []
-    for attempt in _finished(service, test):
+    for attempt in finished_attempts(service, test):
         frame = answer_table(attempt)
         frame.insert(0, "attempt", attempt.id)
         frame.insert(1, "person", attempt.head["person"])
@@ -101,7 +95,7 @@ def responses_of(service: Service, test: str) -> Responses:
     ids = published.bank.item_ids.tolist()
     keys = published.items.keys  # without one an answer has category 0, whatever it is
     at = {name: column for column, name in enumerate(ids) if name in keys}
-    attempts = _finished(service, test)
+    attempts = finished_attempts(service, test)
     values = np.full((len(attempts), len(ids)), np.nan)
     for row, attempt in enumerate(attempts):
         for name, answer in attempt.progress.answers.items():
@@ -146,9 +140,7 @@ def export(
     """
     if names:
         account.require("people")
-    if name not in FILES:
-        raise NotFoundError("There is no such file.")
-    kind, make = FILES[name]
+    kind, make = found(FILES.get(name), "file")
     content = make(service, test, names=names) if kind.startswith("text/") else make(service, test)
     record_export(service, account.actor, test=test, file=name, names=names)
     return content, kind
@@ -163,7 +155,7 @@ def export_attempt(service: Service, attempt: str, *, actor: str) -> bytes:
 
 def record_export(service: Service, actor: str, **details: Any) -> None:
     """Add to the audit log who took which results out of the service."""
-    service.publish(Acted(actor, "results exported", details))
+    service.acted(actor, "results exported", **details)
 
 
 def qti_results(service: Service, attempt: str) -> bytes:
@@ -190,23 +182,15 @@ def qti_results(service: Service, attempt: str) -> bytes:
     test = _child(root, "testResult", identifier=it.test.id, datestamp=str(it.progress.finished))
     result = attempt_result(it)
     if result is not None:
-        for name, value in (
-            ("SCORE", result.scaled.score),
-            ("THETA", result.theta),
-            ("SE", result.se),
-        ):
-            _outcome(test, name, value)
+        _outcome(test, "SCORE", result.scaled.score)
+        _outcome(test, "THETA", result.theta)
+        _outcome(test, "SE", result.se)
         if result.scaled.level is not None:
             _outcome(test, "LEVEL", result.scaled.level)
     for index, (name, answer) in enumerate(it.progress.answers.items(), start=1):
-        entry = _child(
-            root,
-            "itemResult",
-            identifier=name,
-            sequenceIndex=str(index),
-            datestamp=answer.at,
-            sessionStatus="final" if answer.code is not None else "pendingResponseProcessing",
-        )
+        status = "final" if answer.code is not None else "pendingResponseProcessing"
+        about = {"identifier": name, "sequenceIndex": str(index), "datestamp": answer.at}
+        entry = _child(root, "itemResult", **about, sessionStatus=status)
         _response(entry, "duration", "duration", "single", [f"{answer.seconds:.3f}"])
         item = it.test.item(name)
         parts = {part.id: part for part in item.parts} or {"RESPONSE": item}
@@ -231,9 +215,8 @@ def _child(parent: Any, name: str, text: str | None = None, **attributes: str) -
 
 def _outcome(parent: Any, name: str, value: float | str | None) -> None:
     base = "string" if isinstance(value, str) else "float"
-    variable = _child(
-        parent, "outcomeVariable", identifier=name, cardinality="single", baseType=base
-    )
+    about = {"identifier": name, "cardinality": "single", "baseType": base}
+    variable = _child(parent, "outcomeVariable", **about)
     if isinstance(value, str):
         _child(variable, "value", _xml_text(value))
     elif value is not None and np.isfinite(value):
@@ -241,10 +224,8 @@ def _outcome(parent: Any, name: str, value: float | str | None) -> None:
 
 
 def _response(parent: Any, name: str, base: str, cardinality: str, values: list[str]) -> None:
-    variable = _child(
-        parent, "responseVariable", identifier=name, cardinality=cardinality, baseType=base
-    )
-    given = _child(variable, "candidateResponse")
+    about = {"identifier": name, "cardinality": cardinality, "baseType": base}
+    given = _child(_child(parent, "responseVariable", **about), "candidateResponse")
     for value in values:
         _child(given, "value", _xml_text(value))
 

@@ -14,7 +14,7 @@ from irtcat._files import json_hash, json_text
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.models import item_categories
-from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.base.errors import ConflictError, NotFoundError, found
 from irtcat.service.content import (
     Item,
     ItemSet,
@@ -32,8 +32,9 @@ from irtcat.service.definition import (
     pool_of,
     publish_report,
 )
+from irtcat.service.definition.checking import scored_items
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service, TestPublished
+from irtcat.service.storage.context import Service, TestPublished
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,8 @@ def item_set(service: Service, name: str) -> ItemSet:
         NotFoundError: for an unknown hash.
     """
     with service.database.reading():
-        row, keys = service.get(tables.item_sets, name), service.get(tables.item_keys, name)
-        if row is None or keys is None:
-            raise NotFoundError("There is no such item set.")
+        row = found(service.get(tables.item_sets, name), "item set")
+        keys = found(service.get(tables.item_keys, name), "item set")
         document = json.loads(row.document)
         media = [media_file(service, medium).to_json() for medium in document["media"]]
     return ItemSet.from_json({**document, "keys": json.loads(keys.document), "media": media})
@@ -153,7 +153,7 @@ def add_bank(service: Service, data: bytes, *, actor: str) -> str:
     bank = ItemBank.from_bytes(data)
     with service.database.writing():
         name = service.store.add_bank(bank)
-        service.publish(Acted(actor, "bank added", {"bank": name}))
+        service.acted(actor, "bank added", bank=name)
     return name
 
 
@@ -177,9 +177,8 @@ def bank_hashes(service: Service) -> list[str]:
 
 def _add_media(service: Service, medium: Media) -> None:
     with service.database.writing():
-        if not service.scalar(
-            sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)
-        ):
+        known = sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)
+        if not service.scalar(known):
             service.insert(tables.media, **vars(medium))
 
 
@@ -189,9 +188,7 @@ def media_file(service: Service, name: str) -> Media:
     Raises:
         NotFoundError: for an unknown name.
     """
-    row = service.get(tables.media, name)
-    if row is None:
-        raise NotFoundError("There is no such file.")
+    row = found(service.get(tables.media, name), "file")
     return Media(name=row.name, type=row.type, data=bytes(row.data))
 
 
@@ -240,18 +237,10 @@ def publish(
         name = test_id(document, stored_bank, item_set)
         if service.get(tables.tests, name) is None:
             stored = {"report": report, "exposure": parameters, "notes": items.notes}
-            service.insert(
-                tables.tests,
-                id=name,
-                title=definition.title,
-                version=definition.version,
-                definition=json.dumps(document),
-                bank=stored_bank,
-                item_set=item_set,
-                report=json_text(stored),
-                status="open",
-                published=service.now(),
-            )
+            row = {"id": name, "title": definition.title, "version": definition.version}
+            row |= {"definition": json.dumps(document), "report": json_text(stored)}
+            row |= {"bank": stored_bank, "item_set": item_set, "status": "open"}
+            service.insert(tables.tests, **row, published=service.now())
             service.publish(TestPublished(name, actor))
     return name, report
 
@@ -265,15 +254,6 @@ def test_id(definition: dict[str, Any], bank: str, items: str) -> str:
 test_id.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
 
 
-def scored_items(definition: TestDefinition, bank: ItemBank) -> list[str]:
-    """Ids of the items whose answers may enter the score, in the bank's order."""
-    ids = set()
-    for section in definition.scored_sections:
-        own = pool_of(definition, section, bank) if isinstance(section, Adaptive) else None
-        ids |= set(section.items if own is None else own.item_ids.tolist())
-    return [name for name in bank.item_ids.tolist() if name in ids]
-
-
 def published_test(service: Service, name: str) -> PublishedTest:
     """A published test, kept in memory.
 
@@ -285,9 +265,7 @@ def published_test(service: Service, name: str) -> PublishedTest:
 
 def _load(service: Service, name: str) -> PublishedTest:
     with service.database.reading():
-        row = service.get(tables.tests, name)
-        if row is None:
-            raise NotFoundError("There is no such test.")
+        row = found(service.get(tables.tests, name), "test")
         items = item_set(service, row.item_set)
         bank = service.store.bank(row.bank)
     stored = json.loads(row.report)
@@ -322,21 +300,16 @@ def retire(service: Service, name: str, *, actor: str) -> None:
     """
     test = published_test(service, name)
     with service.database.writing():
-        if not service.change(
-            tables.tests, name, tables.tests.c.status == "open", status="retired"
-        ):
+        is_open = tables.tests.c.status == "open"
+        if not service.change(tables.tests, name, is_open, status="retired"):
             raise ConflictError(f"The test {test.definition.title!r} is retired.")
-        service.publish(Acted(actor, "test retired", {"test": name}))
+        service.acted(actor, "test retired", test=name)
     service.tests.drop(name)
 
 
 def published_tests(service: Service) -> pd.DataFrame:
     """All published tests, the latest first, with their number of attempts."""
-    attempts = (
-        sa.select(sa.func.count())
-        .where(tables.attempts.c.test == tables.tests.c.id)
-        .scalar_subquery()
-        .label("attempts")
-    )
+    of_test = tables.attempts.c.test == tables.tests.c.id
+    attempts = tables.counted(tables.attempts, of_test).scalar_subquery().label("attempts")
     columns = [tables.tests.c[name] for name in ("id", "title", "version", "status", "published")]
     return service.frame(sa.select(*columns, attempts).order_by(tables.tests.c.published.desc()))

@@ -25,10 +25,10 @@ from pydantic import BaseModel, Field
 from irtcat._common.checks import InputError, argument_error, check_id, shorten
 from irtcat._common.clock import utc_text
 from irtcat.service.attempts.library import PublishedTest, published_test
-from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
+from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError, found
 from irtcat.service.definition import time_factor
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service, digest_of, new_id, new_secret
+from irtcat.service.storage.context import Service, digest_of, new_id, new_secret
 
 
 class Ticket(BaseModel):
@@ -59,7 +59,7 @@ def add_person(
         person = new_id("p")
         row = {"id": person, "name": name, "email": email, "external": external}
         service.insert(tables.people, **row, created=service.now())
-        service.publish(Acted(actor, "person added", {"person": person}))
+        service.acted(actor, "person added", person=person)
     return person
 
 
@@ -93,13 +93,12 @@ def erase(service: Service, person: str, *, actor: str) -> None:
         NotFoundError: for an unknown person, or one that is erased.
     """
     with service.database.writing():
-        deleted = service.database.run(tables.people.delete().where(tables.people.c.id == person))
-        if not deleted.rowcount:
+        if not service.delete(tables.people, person):
             raise NotFoundError("There is no such person, or they are erased.")
         tickets = tables.tickets.c
         is_open = (tickets.person == person) & (tickets.status == "open")
         service.change(tables.tickets, is_open, status="revoked")
-        service.publish(Acted(actor, "person erased", {"person": person}))
+        service.acted(actor, "person erased", person=person)
 
 
 def people_table(service: Service) -> pd.DataFrame:
@@ -156,24 +155,13 @@ def issue_ticket(
     with service.database.writing():
         if person is None:
             person = add_person(service, actor=actor)
-        elif service.get(tables.people, person) is None:
-            raise NotFoundError("There is no such person.")
-        ticket = new_id("t")
-        service.insert(
-            tables.tickets,
-            id=ticket,
-            token=digest_of(token),
-            test=test,
-            person=person,
-            accommodations=json.dumps(list(accommodations)),
-            **times,
-            created=service.now(),
-            status="open",
-            attempt="",
-        )
-        service.publish(
-            Acted(actor, "ticket issued", {"ticket": ticket, "test": test, "person": person})
-        )
+        else:
+            found(service.get(tables.people, person), "person")
+        ticket, allowed_to = new_id("t"), json.dumps(list(accommodations))
+        row = {"id": ticket, "token": digest_of(token), "test": test, "person": person}
+        row |= {"accommodations": allowed_to, **times, "status": "open", "attempt": ""}
+        service.insert(tables.tickets, **row, created=service.now())
+        service.acted(actor, "ticket issued", ticket=ticket, test=test, person=person)
     return Ticket(id=ticket, token=token, person=person)
 
 
@@ -196,13 +184,11 @@ def revoke_ticket(service: Service, ticket: str, *, actor: str) -> None:
         ConflictError: for one that is not open.
     """
     with service.database.writing():
-        row = service.get(tables.tickets, ticket)
-        if row is None:
-            raise NotFoundError("There is no such ticket.")
+        row = found(service.get(tables.tickets, ticket), "ticket")
         if row.status != "open":
             raise ConflictError(f"The ticket is {row.status}.")
         service.change(tables.tickets, ticket, status="revoked")
-        service.publish(Acted(actor, "ticket revoked", {"ticket": ticket}))
+        service.acted(actor, "ticket revoked", ticket=ticket)
 
 
 def ticket_table(service: Service, test: str | None = None) -> pd.DataFrame:
@@ -410,21 +396,14 @@ def issue_tickets(
     """
     open_test(service, test)
     database, out = service.database, []
+    terms: dict[str, Any] = {"actor": actor, "opens": opens, "expires": expires}
     with database.undone() if dry_run else database.writing():
         for line in lines:
             about = {"name": line.name, "email": line.email, "external": line.external}
             wanted = list(dict.fromkeys([*accommodations, *line.accommodations]))
             try:
                 person, status = admit(service, **about, actor=actor)
-                ticket = issue_ticket(
-                    service,
-                    test,
-                    actor=actor,
-                    person=person,
-                    accommodations=wanted,
-                    opens=opens,
-                    expires=expires,
-                )
+                ticket = issue_ticket(service, test, person=person, accommodations=wanted, **terms)
             except InputError as error:
                 kind = type(error) if isinstance(error, ServiceError) else ServiceError
                 raise _fault(line.number, str(error), kind) from None

@@ -25,7 +25,7 @@ from irtcat.service.attempts.results import rapid_answers, scored_answers
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.definition import Adaptive, Break, Instructions, categories_as_responses
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service
+from irtcat.service.storage.context import Service
 
 
 def _conduct(done: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -46,7 +46,7 @@ def _conduct(done: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
             with opened(service, attempt, actor=actor) as it:
                 act(it, **given)
                 if done:
-                    service.publish(Acted(actor, done, {"attempt": attempt, **given}))
+                    service.acted(actor, done, attempt=attempt, **given)
 
         return conduct
 
@@ -353,17 +353,9 @@ def _over_target(service: Service, test: PublishedTest, at: int, section: Adapti
     if not sessions:
         return pd.DataFrame()
     over = (uses / sessions > target) & (binom.sf(uses - 1, sessions, target) <= OVER_TARGET)
-    frame = pd.DataFrame(
-        {
-            "section": at + 1,
-            "item": pool.item_ids[over],
-            "uses": uses[over].astype(int),
-            "sessions": int(sessions),
-            "rate": uses[over] / sessions,
-            "target": target,
-        }
-    )
-    return frame.sort_values("rate", ascending=False)
+    used = {"section": at + 1, "item": pool.item_ids[over], "uses": uses[over].astype(int)}
+    rates = {"sessions": int(sessions), "rate": uses[over] / sessions, "target": target}
+    return pd.DataFrame(used | rates).sort_values("rate", ascending=False)
 
 
 class Step(NamedTuple):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from irtcat.cat.live import Event
@@ -159,13 +159,8 @@ class Progress:
             self.number.setdefault(self.current, len(self.number) + 1)
 
     def _answer(self, event: Event) -> None:
-        self.answers[event["item"]] = Answer(
-            response=event["response"],
-            code=event["code"],
-            seconds=event["seconds"],
-            section=self.section,
-            at=event["at"],
-        )
+        response, code, seconds = (event[name] for name in ("response", "code", "seconds"))
+        self.answers[event["item"]] = Answer(response, code, seconds, self.section, event["at"])
 
     def _flag(self, event: Event) -> None:
         (self.flagged.add if event["flagged"] else self.flagged.discard)(event["item"])
@@ -197,12 +192,11 @@ class Progress:
         test, section = self.definition.time_limit, getattr(self.part, "time_limit", None)
         self.used_test = min(self.used_test, self._limit(test) + self.extra_test)
         self.used_section = min(self.used_section, self._limit(section) + self.extra_section)
-        self.extra_test += event["seconds"]
-        self.extra_section += event["seconds"]
+        self._extend(event)
 
     def _rating(self, event: Event) -> None:
         answer = self.answers[event["item"]]
-        self.answers[event["item"]] = Answer(**{**vars(answer), "code": event["code"]})
+        self.answers[event["item"]] = replace(answer, code=event["code"])
 
     def remaining(self, seconds: float, item_limits: Mapping[str, float | None]) -> Remaining:
         """Time left.
@@ -213,9 +207,9 @@ class Progress:
         if part is None or self.is_over:
             return Remaining(math.inf, math.inf, math.inf)
         passed = seconds if self.status == "running" else 0.0
+        test = self._limit(self.definition.time_limit) + self.extra_test - self.used_test
         if isinstance(part, Break):
-            left = self._limit(self.definition.time_limit) + self.extra_test - self.used_test
-            return Remaining(left, part.seconds - self.used_section - passed, math.inf)
+            return Remaining(test, part.seconds - self.used_section - passed, math.inf)
         section = item = None
         if isinstance(part, (Adaptive, Fixed, Practice)):
             section = part.time_limit
@@ -223,10 +217,7 @@ class Progress:
                 item = part.item_time_limit or item_limits.get(self.current)
         used_on_item = self.used_by_item.get(self.current or "", 0.0)
         return Remaining(
-            test=self._limit(self.definition.time_limit)
-            + self.extra_test
-            - self.used_test
-            - passed,
+            test=test - passed,
             section=self._limit(section) + self.extra_section - self.used_section - passed,
             item=self._limit(item) - used_on_item - passed,
         )

@@ -7,6 +7,7 @@ logs hold the category.
 """
 
 import json
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.progress import Answer
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service
+from irtcat.service.storage.context import Service
 
 WAITING = '%"waiting": ["%'
 """Pattern of the summaries of attempts with items that wait for a score."""
@@ -137,17 +138,9 @@ def rate(
             raise ConflictError("You have rated this response.")
         wanted = it.test.definition.raters
         kind = RATING if len(known) < wanted else ADJUDICATION
-        service.insert(
-            tables.ratings,
-            attempt=attempt,
-            item=item,
-            rater=rater,
-            kind=kind,
-            score=code,
-            comment=comment,
-            rated=service.now(),
-        )
-        service.publish(Acted(actor, "response rated", {"attempt": attempt, "item": item}))
+        row = {"attempt": attempt, "item": item, "rater": rater, "kind": kind, "score": code}
+        service.insert(table, **row, comment=comment, rated=service.now())
+        service.acted(actor, "response rated", attempt=attempt, item=item)
         codes = [*(r.score for r in known), code]
         if kind == RATING and len(codes) < wanted:
             return "open"
@@ -174,10 +167,10 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
     )
     keys = published_test(service, test).items.keys
     pairs: dict[str, dict[str, list[int]]] = {}
-    adjudicated: dict[str, int] = {}
+    adjudicated = Counter[str]()
     for row in service.rows(statement):
         if row.kind == ADJUDICATION:
-            adjudicated[row.item] = adjudicated.get(row.item, 0) + 1
+            adjudicated[row.item] += 1
         else:
             pairs.setdefault(row.item, {}).setdefault(row.attempt, []).append(row.score)
     rows = []
@@ -185,17 +178,10 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
         both = [scores for scores in pairs[item].values() if len(scores) == 2]
         if both:
             first, second = zip(*both, strict=True)
-            rows.append(
-                {
-                    "item": item,
-                    "pairs": len(both),
-                    "agreement": sum(a == b for a, b in both) / len(both),
-                    "kappa": _kappa(first, second, "nominal"),
-                    "weighted_kappa": _kappa(first, second, "quadratic"),
-                    "mean": keys[item].unit * sum(first + second) / (2 * len(both)),
-                    "adjudicated": adjudicated.get(item, 0),
-                }
-            )
+            agreement = sum(a == b for a, b in both) / len(both)
+            kappas = [_kappa(first, second, distance) for distance in ("nominal", "quadratic")]
+            mean = keys[item].unit * sum(first + second) / (2 * len(both))
+            rows.append((item, len(both), agreement, *kappas, mean, adjudicated[item]))
     columns = ["item", "pairs", "agreement", "kappa", "weighted_kappa", "mean", "adjudicated"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -1,6 +1,6 @@
 """Recalibration: new parameters of some items, on the scale of the other items of their test."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from irtcat.service.attempts import library
 from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.definition import Adaptive, PublishingReport, TestDefinition
-from irtcat.service.storage.context import Acted, Service
+from irtcat.service.storage.context import Service
 
 LEAST_ANSWERS = 30
 """Answers without which an item is left as it is: fewer do not determine two parameters."""
@@ -94,9 +94,8 @@ def recalibrate(
     bank, pretest = published.bank, pretest_items(published)
     chosen = list(dict.fromkeys(pretest if items is None else items))
     if not chosen:
-        raise argument_error(
-            "items", "at least one id", chosen, "The test has no pretest items; choose items."
-        )
+        advice = "The test has no pretest items; choose items."
+        raise argument_error("items", "at least one id", chosen, advice)
     bank.positions(chosen)  # raises for an unknown id
     data = responses_of(service, test)
     values = np.asarray(data.values)
@@ -106,10 +105,9 @@ def recalibrate(
     if not fitted:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in left.items())
         raise InputError(f"No item can be recalibrated yet ({reasons}).")
-    others = [name for name in bank.item_ids.tolist() if name not in set(chosen)]
-    anchors = [name for name in others if counts[name]]
     # Pretest items that are not calibrated now have parameters that nobody vouches for.
-    anchors = [name for name in anchors if name not in set(pretest)]
+    unsure = {*chosen, *pretest}
+    anchors = [name for name in bank if counts[name] and name not in unsure]
     if not anchors:
         raise InputError("No anchor is left: at least one item with answers must keep its values.")
     known = bank.subset(anchors)
@@ -119,12 +117,9 @@ def recalibrate(
     result = fit(responses, dict(zip(fitted, models, strict=True)), anchors=known)
     calibrated = result.bank.subset(fitted)
     new_bank = _exchanged(bank, calibrated, test, data.n_subjects)
-    warnings = _warnings(result.converged, counts, fitted)
     with service.database.writing():
         stored = service.store.add_bank(new_bank)
-        service.publish(
-            Acted(actor, "items recalibrated", {"test": test, "bank": stored, "items": fitted})
-        )
+        service.acted(actor, "items recalibrated", test=test, bank=stored, items=fitted)
     return Recalibration(
         test=test,
         bank=stored,
@@ -132,7 +127,7 @@ def recalibrate(
         n_attempts=data.n_subjects,
         items=_comparison(bank, calibrated, counts, set(pretest)),
         left=left,
-        warnings=tuple(warnings),
+        warnings=tuple(_warnings(result.converged, counts, fitted)),
     )
 
 
@@ -157,22 +152,17 @@ def _left_out(
 def _exchanged(bank: ItemBank, calibrated: ItemBank, test: str, n: int) -> ItemBank:
     """The bank with new parameters of some items; order, metadata and population stay."""
     new = calibrated.item_ids.tolist()
-    stays = [name for name in bank.item_ids.tolist() if name not in set(new)]
-    kept = bank.subset(stays)
+    kept = bank.subset([name for name in bank if name not in set(new)])
     if kept.covariance is None and calibrated.covariance is not None:
         n_params = len(column_names(kept.model))
         kept = replace(kept, covariance=np.full((kept.n_items, n_params, n_params), np.nan))
     # Statistics are of other responses; states say which categories have no estimate.
-    calibrated = replace(
-        calibrated, items=bank.subset(new).items, statistics=_states_alone(calibrated)
-    )
+    items, states = bank.subset(new).items, _states_alone(calibrated)
+    calibrated = replace(calibrated, items=items, statistics=states)
     kept = replace(kept, statistics=_states_alone(kept))
     joined = kept.join(calibrated, same_scale=True).subset(bank.item_ids.tolist())
-    provenance = {
-        **bank.provenance,
-        "recalibrated": {"items": new, "attempts": n, "test": test, "from_bank": bank.hash()},
-    }
-    return replace(joined, provenance=provenance)
+    about = {"items": new, "attempts": n, "test": test, "from_bank": bank.hash()}
+    return replace(joined, provenance={**bank.provenance, "recalibrated": about})
 
 
 def _states_alone(bank: ItemBank) -> pd.DataFrame:
@@ -185,38 +175,27 @@ def _comparison(
     names = calibrated.item_ids.tolist()
     old, new = bank.subset(names).to_frame(), calibrated.to_frame()
     errors = [name for name in new.columns if name.startswith("se_")]
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     for name in names:
+        kind = "pretest" if name in pretest else "chosen"
         for error in errors:
             parameter = error.removeprefix("se_")
             if parameter not in old or not np.isfinite(new.loc[name, error]):
                 continue
             before, after = float(old.loc[name, parameter]), float(new.loc[name, parameter])
             se = float(new.loc[name, error])
-            rows.append(
-                {
-                    "item": name,
-                    "kind": "pretest" if name in pretest else "chosen",
-                    "n": counts[name],
-                    "parameter": parameter,
-                    "old": before,
-                    "new": after,
-                    "se": se,
-                    "change": (after - before) / se if se > 0 else np.nan,
-                }
-            )
+            change = (after - before) / se if se > 0 else np.nan
+            rows.append((name, kind, counts[name], parameter, before, after, se, change))
     columns = ["item", "kind", "n", "parameter", "old", "new", "se", "change"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _warnings(converged: bool, counts: dict[str, int], fitted: list[str]) -> list[str]:
-    out = []
+def _warnings(converged: bool, counts: dict[str, int], fitted: list[str]) -> Iterator[str]:
     if not converged:
-        out.append("The estimation did not converge.")
+        yield "The estimation did not converge."
     few = [f"{name} ({counts[name]})" for name in fitted if counts[name] < FEW_ANSWERS]
     if few:
-        out.append(f"Fewer than {FEW_ANSWERS} answers, so that errors are large: {', '.join(few)}.")
-    return out
+        yield f"Fewer than {FEW_ANSWERS} answers, so that errors are large: {', '.join(few)}."
 
 
 def publish_recalibrated(

@@ -4,6 +4,7 @@ The statistics serve while a test is taken: exposure, difficulty, and drift from
 """
 
 import functools
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -130,17 +131,8 @@ def flags_of(attempt: Attempt) -> list[str]:
 
 def answer_table(attempt: Attempt) -> pd.DataFrame:
     """The answers of an attempt in their order."""
-    rows = [
-        {
-            "section": answer.section + 1,
-            "item": name,
-            "response": answer.response,
-            "code": answer.code,
-            "seconds": answer.seconds,
-            "at": answer.at,
-        }
-        for name, answer in attempt.progress.answers.items()
-    ]
+    answers = attempt.progress.answers.items()
+    rows = [(it.section + 1, name, it.response, it.code, it.seconds, it.at) for name, it in answers]
     return pd.DataFrame(rows, columns=["section", "item", "response", "code", "seconds", "at"])
 
 
@@ -149,20 +141,32 @@ def result_table(service: Service, test: str) -> pd.DataFrame:
 
     A process keeps the rows: it reads and scores only what was finished, reopened or rated since.
     """
+    rows = []
+    for row in finished_rows(service, test):
+        made = functools.partial(_result_row, service, row.id)
+        rows.append(service.results.get("\n".join((row.id, row.updated, row.summary)), made))
+    return pd.DataFrame(rows, columns=list(ResultRow.model_fields))
+
+
+def finished_rows(service: Service, test: str) -> list[sa.Row[Any]]:
+    """The rows of the finished attempts at a test, in the order in which they began."""
     columns = tables.attempts.c
     statement = (
         sa.select(columns.id, columns.updated, columns.summary)
         .where(columns.test == test, columns.status == "finished")
-        .order_by(columns.started)
+        .order_by(columns.started, columns.id)
     )
-    rows = [
-        service.results.get(
-            "\n".join((row.id, row.updated, row.summary)),
-            functools.partial(_result_row, service, row.id),
-        )
-        for row in service.rows(statement)
-    ]
-    return pd.DataFrame(rows, columns=list(ResultRow.model_fields))
+    return service.rows(statement)
+
+
+def finished_attempts(service: Service, test: str) -> list[Attempt]:
+    """The finished attempts at a test, in the order in which they began.
+
+    Raises:
+        NotFoundError: for an unknown test: there, no attempts would be misleading.
+    """
+    published_test(service, test)
+    return [attempt_of(service, row.id) for row in finished_rows(service, test)]
 
 
 def _result_row(service: Service, name: str) -> dict[str, Any]:
@@ -224,30 +228,21 @@ def item_statistics(service: Service, test: str) -> pd.DataFrame:
         NotFoundError: for an unknown test.
     """
     published = published_test(service, test)
-    statement = sa.select(tables.attempts.c.id).where(
-        tables.attempts.c.test == test, tables.attempts.c.status == "finished"
-    )
-    attempts = [attempt_of(service, row.id) for row in service.rows(statement)]
-    answers, n_shown = _answers(attempts), _n_shown(attempts)
-    targets = _targets(published)
+    attempts = finished_attempts(service, test)
+    answers, targets = _answers(attempts), _targets(published)
+    n_shown = Counter(name for attempt in attempts for name in attempt.progress.number)
     rows = []
     for name, target in targets.items():
         of_item = answers[answers["item"] == name]
-        exposure = n_shown.get(name, 0) / len(attempts) if attempts else np.nan
+        exposure = n_shown[name] / len(attempts) if attempts else np.nan
         # An unlucky rate of few attempts is no fault: two standard errors above the target.
         margin = 2 * np.sqrt(target * (1 - target) / max(len(attempts), 1))
-        rows.append(
-            {
-                "item": name,
-                "answers": len(of_item),
-                "exposure": exposure,
-                "target": target,
-                "over_target": bool(exposure > target + margin),
-                "observed": of_item["score"].mean() if len(of_item) else np.nan,
-                **_drift(published, name, of_item),
-                "seconds": of_item["seconds"].median() if len(of_item) else np.nan,
-            }
-        )
+        over = bool(exposure > target + margin)
+        use = {"exposure": exposure, "target": target, "over_target": over}
+        found = {"answers": len(of_item), "observed": np.nan, "seconds": np.nan}
+        if len(of_item):
+            found |= {"observed": of_item["score"].mean(), "seconds": of_item["seconds"].median()}
+        rows.append({"item": name, **use, **found, **_drift(published, name, of_item)})
     return pd.DataFrame(rows, columns=list(ItemRow.model_fields))
 
 
@@ -266,26 +261,17 @@ def _targets(test: PublishedTest) -> dict[str, float]:
     return out
 
 
-def _n_shown(attempts: list[Attempt]) -> dict[str, int]:
-    out: dict[str, int] = {}
-    for attempt in attempts:
-        for name in attempt.progress.number:
-            out[name] = out.get(name, 0) + 1
-    return out
-
-
 def _answers(attempts: list[Attempt]) -> pd.DataFrame:
     """Scored answers of people who have an estimate."""
     rows = []
     for attempt in attempts:
         result = attempt_result(attempt)
-        if result is None or not np.isfinite(result.theta):
-            continue
-        rows += [
-            (name, answer.code, result.theta, answer.seconds)
-            for name, answer in attempt.progress.answers.items()
-            if answer.code is not None and answer.response is not None
-        ]
+        if result is not None and np.isfinite(result.theta):
+            rows += [
+                (name, answer.code, result.theta, answer.seconds)
+                for name, answer in attempt.progress.answers.items()
+                if answer.code is not None and answer.response is not None
+            ]
     return pd.DataFrame(rows, columns=["item", "score", "theta", "seconds"])
 
 

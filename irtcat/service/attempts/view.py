@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from itsdangerous import BadSignature, SignatureExpired, URLSafeTimedSerializer
+from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from irtcat.service.attempts.attempt import Attempt
-from irtcat.service.base.errors import NotFoundError
+from irtcat.service.base.errors import found
 from irtcat.service.content import Choice, Item, markdown_html
 from irtcat.service.definition import Adaptive, Break, Fixed, Instructions, Practice
 from irtcat.service.storage.context import Service
@@ -287,10 +287,8 @@ def _advance(attempt: Attempt) -> dict[str, int]:
     progress, part = attempt.progress, attempt.progress.part
     done = sum(answer.section == progress.section for answer in progress.answers.values())
     if isinstance(part, Adaptive):
-        return {
-            "done": done,
-            "of": min(part.config.total_items, attempt.test.pools[progress.section].n_items),
-        }
+        n_items = attempt.test.pools[progress.section].n_items
+        return {"done": done, "of": min(part.config.total_items, n_items)}
     if isinstance(part, (Fixed, Practice)):
         return {"done": done, "of": len(part.items)}
     return {"done": 0, "of": 0}
@@ -322,8 +320,6 @@ def signed_media(service: Service, signature: str, name: str) -> str:
     """
     try:
         _, signed = _media_serializer(service).loads(signature, max_age=MEDIA_LASTS)
-    except (BadSignature, SignatureExpired, ValueError, TypeError):
-        raise NotFoundError("There is no such file.") from None
-    if signed != name:
-        raise NotFoundError("There is no such file.")
-    return str(signed)
+    except (BadSignature, ValueError, TypeError):
+        signed = ""
+    return str(found(signed == name and signed, "file"))

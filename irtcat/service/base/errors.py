@@ -2,11 +2,12 @@
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi.responses import JSONResponse
 
-from irtcat._common.checks import InputError
+from irtcat._common.checks import InputError, argument_error
 
 
 class ServiceError(InputError):
@@ -73,6 +74,32 @@ class TooManyError(ServiceError):
     def headers(self) -> dict[str, str]:
         """When to try again."""
         return {"Retry-After": str(self.seconds)}
+
+
+def found(it: Any, what: str) -> Any:
+    """What was looked for, such as a row of a table; anything true stands for it.
+
+    Raises:
+        NotFoundError: if there is none.
+    """
+    if not it:
+        raise NotFoundError(f"There is no such {what}.")
+    return it
+
+
+def some_of(argument: str, names: Sequence[str], known: Mapping[str, Any]) -> list[str]:
+    """Names in alphabetical order, each once: at least one, and all of them known.
+
+    Raises:
+        InputError: for other names, or none.
+    """
+    listed = ", ".join(known)
+    for name in names:
+        if name not in known:
+            raise argument_error(argument, f"some of {listed}", name)
+    if not names:
+        raise argument_error(argument, f"at least one of {listed}", list(names))
+    return sorted(set(names))
 
 
 def problem(status: int, title: str, detail: str, **fields: Any) -> JSONResponse:

@@ -40,6 +40,14 @@ class Rate:
     burst: float
     per_second: float
 
+    def refilled(self, level: float, seconds: float) -> float:
+        """The tokens of a bucket after some seconds."""
+        return min(self.burst, level + seconds * self.per_second)
+
+    def wait(self, level: float) -> float:
+        """Seconds until a bucket has a token."""
+        return 0.0 if level >= 1 else (1 - level) / self.per_second
+
 
 TICKET = Rate("ticket", burst=20, per_second=0.2)
 """Openings of one ticket: every device needs one; a person who reloads the page, a few more."""
@@ -79,14 +87,14 @@ class Buckets:
     def wait(self, key: str) -> float:
         """Seconds until a token is there; nothing is taken."""
         with self._lock:
-            return self._wait(self._level(key, self._clock()))
+            return self.rate.wait(self._level(key, self._clock()))
 
     def take(self, key: str) -> float:
         """Take a token: 0, or the seconds until there is one, when nothing is taken."""
         with self._lock:
             now = self._clock()
             level = self._level(key, now)
-            wait = self._wait(level)
+            wait = self.rate.wait(level)
             self._levels[key] = (level if wait else level - 1, now)
             self._levels.move_to_end(key)
             while len(self._levels) > KEPT:
@@ -95,10 +103,7 @@ class Buckets:
 
     def _level(self, key: str, now: float) -> float:
         level, since = self._levels.get(key, (self.rate.burst, now))
-        return min(self.rate.burst, level + (now - since) * self.rate.per_second)
-
-    def _wait(self, level: float) -> float:
-        return 0.0 if level >= 1 else (1 - level) / self.rate.per_second
+        return self.rate.refilled(level, now - since)
 
 
 def take(service: Service, rate: Rate, key: str) -> None:
@@ -120,16 +125,13 @@ def take(service: Service, rate: Rate, key: str) -> None:
         row = service.row(sa.select(limits).where(limits.c.name == name).with_for_update())
         assert row is not None
         passed = max((now - datetime.fromisoformat(row.at)).total_seconds(), 0.0)
-        level = min(rate.burst, row.level + passed * rate.per_second)
+        level = rate.refilled(row.level, passed)
         if level >= 1:
             service.change(limits, name, level=level - 1, at=now.isoformat())
     if level < 1:
-        raise TooManyError((1 - level) / rate.per_second)
+        raise TooManyError(rate.wait(level))
 
 
 def forget(service: Service, rate: Rate, key: str) -> None:
     """Fill a bucket again, as after a sign-in that succeeded."""
-    limits = tables.limits
-    with service.database.writing():
-        statement = limits.delete().where(limits.c.name == digest_of(f"{rate.name}\n{key}"))
-        service.database.run(statement)
+    service.delete(tables.limits, digest_of(f"{rate.name}\n{key}"))

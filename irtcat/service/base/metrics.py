@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import sqlalchemy as sa
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -28,6 +27,7 @@ from prometheus_client.registry import REGISTRY, Collector
 from irtcat.service.base.errors import ForbiddenError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
+from irtcat.service.storage.tables import counted
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus_client knows the folder of all processes."""
@@ -69,25 +69,15 @@ class Attempts(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Count them now."""
         attempts, deliveries = tables.attempts.c, tables.deliveries.c
-        family = GaugeMetricFamily(
-            "irtcat_attempts", "Attempts under way by status.", labels=["status"]
-        )
-        statement = (
-            sa.select(attempts.status, sa.func.count())
-            .where(attempts.status.in_(["running", "paused"]))
-            .group_by(attempts.status)
-        )
-        rows: list[Any] = self._service.rows(statement)
-        counts: dict[str, int] = {status: count for status, count in rows}
+        about = "Attempts under way by status."
+        family = GaugeMetricFamily("irtcat_attempts", about, labels=["status"])
         for status in ("running", "paused"):
-            family.add_metric([status], counts.get(status, 0))
+            number = self._service.scalar(counted(tables.attempts, attempts.status == status))
+            family.add_metric([status], number)
         yield family
-        waiting = sa.select(sa.func.count()).where(deliveries.status == "waiting")
-        yield GaugeMetricFamily(
-            "irtcat_deliveries_waiting",
-            "Messages to webhooks that wait.",
-            value=self._service.scalar(waiting),
-        )
+        about = "Messages to webhooks that wait."
+        number = self._service.scalar(counted(tables.deliveries, deliveries.status == "waiting"))
+        yield GaugeMetricFamily("irtcat_deliveries_waiting", about, value=number)
 
 
 def _is_local(request: Request) -> bool:

@@ -5,6 +5,7 @@ record is built in Python and when it is read from TOML or JSON, where all fault
 """
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Self
@@ -255,19 +256,18 @@ def flag(value: Any, where: str = "", faults: Any = ()) -> bool:
 
 
 def number(
-    least: float | None = None,
-    most: float | None = None,
+    least: float = -math.inf,
+    most: float = math.inf,
     *,
-    above: float | None = None,
-    below: float | None = None,
+    above: float = -math.inf,
+    below: float = math.inf,
     whole: bool = False,
     unit: str = "",
 ) -> Reader:
     """Reads a finite number within limits."""
     limits = {"of at least": least, "above": above, "of at most": most, "below": below}
-    bounds = " and ".join(
-        f"{word} {limit:g}" for word, limit in limits.items() if limit is not None
-    )
+    given = {word: limit for word, limit in limits.items() if math.isfinite(limit)}
+    bounds = " and ".join(f"{word} {limit:g}" for word, limit in given.items())
     words = ("a whole number" if whole else "a finite number", unit and f"of {unit}", bounds)
     must = " ".join(filter(None, words))
 
@@ -275,13 +275,7 @@ def number(
         if not is_number(value) or (whole and value != int(value)):
             raise Invalid(must, value)
         out = int(value) if whole else float(value)
-        outside = (
-            (least is not None and out < least)
-            or (most is not None and out > most)
-            or (above is not None and out <= above)
-            or (below is not None and out >= below)
-        )
-        if outside:
+        if not (least <= out <= most and above < out < below):
             raise Invalid(must, value)
         return out
 

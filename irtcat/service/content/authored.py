@@ -16,7 +16,7 @@ from irtcat.service.content.fields import ContentError, content_error
 from irtcat.service.content.keys import Key, checked_key
 from irtcat.service.content.markdown import markdown_html
 from irtcat.service.content.media import MOST_MEDIA, media_type
-from irtcat.service.content.records import Choice, Item, Media, Picture, Stimulus
+from irtcat.service.content.records import Choice, Item, Media, Picture
 
 ITEM_FIELDS = (
     *(
@@ -89,9 +89,8 @@ class Files:
             self._size += 0 if media.name in self.media else len(media.data)
             self._names[file], self.media[media.name] = media.name, media
             if self._size > MOST_SET:
-                raise InputError(
-                    f"{self.folder}: expected at most {MOST_SET // 2**20} MiB of media."
-                )
+                most = f"at most {MOST_SET // 2**20} MiB of media"
+                raise content_error(str(self.folder), most)
         return f"media:{self._names[file]}"
 
     def _bytes(self, file: str, where: str) -> bytes:
@@ -132,7 +131,7 @@ def make_item(
     Raises:
         InputError: naming the file, the item and the field.
     """
-    with _located(where):
+    with located(where):
         check_names(values, FIELDS, where)
         given = {field: values[field] for field in ITEM_FIELDS if field in values}
         areas = _table(given.pop("areas", {}), "areas", where)
@@ -159,15 +158,11 @@ def make_item(
                 for option, text in _table(given["options"], "options", where).items()
             )
         most = 1 if kind in ("match", "associate") else 0
-        return Item(
-            id=name,
-            prompt=prompt + shown,
-            choices=tuple(
-                Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
-                for choice, html in choices
-            ),
-            **{"kind": kind, **given},
+        made = tuple(
+            Choice(choice, html, choice in fixed, most, areas.get(choice, ""))
+            for choice, html in choices
         )
+        return Item(id=name, prompt=prompt + shown, choices=made, **{"kind": kind, **given})
 
 
 def unwrapped(html: str) -> str:
@@ -204,16 +199,15 @@ def _shown(value: Any, files: Files, where: str) -> str:
         check_names(record, ("file", "alt"), f"{where}, media")
         address, alt = files.address(record["file"], where), record.get("alt")
         family = media_type(record["file"]).partition("/")[0]
+        file = brief(record["file"])
         if family == "image" and not isinstance(alt, str):
-            raise content_error(
-                where, f"alt of {brief(record['file'])}, which describes it", "none"
-            )
+            raise content_error(where, f"alt of {file}, which describes it", "none")
         if family == "image":
             out.append(f'<p><img src="{address}" alt="{escape(str(alt))}"></p>')
         elif family in ("audio", "video"):
             out.append(f'<p><{family} src="{address}" controls></{family}></p>')
         else:
-            raise content_error(where, "a picture, a sound or a film", brief(record["file"]))
+            raise content_error(where, "a picture, a sound or a film", file)
     return "\n".join(out)
 
 
@@ -240,14 +234,8 @@ def make_key(item: Item, values: Mapping[str, Any], where: str) -> Key | None:
         given["correct"] = _texts(given.pop("key"), "key", where)
     if isinstance(given.get("rubric"), str):
         given["rubric"] = markdown_html(given["rubric"], f"{where}, rubric")
-    with _located(where):
+    with located(where):
         return checked_key(Key(item=item.id, kind=kind, **given), item)
-
-
-def make_stimulus(name: str, title: str, language: str, html: str, where: str) -> Stimulus:
-    """A stimulus from its fields."""
-    with _located(where):
-        return Stimulus(id=name, content_html=html, title=title, language=language)
 
 
 def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
@@ -262,12 +250,11 @@ def _texts(value: Any, name: str, where: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _located(where: str) -> Iterator[None]:
+def located(where: str) -> Iterator[None]:
     """Errors with the file in front of each fault, unless it names it already."""
     try:
         yield
     except InputError as error:
         faults = map(str, error.faults if isinstance(error, RecordError) else (error,))
-        raise ContentError(
-            text if text.startswith(where) else f"{where}: {text}" for text in faults
-        ) from None
+        texts = (text if text.startswith(where) else f"{where}: {text}" for text in faults)
+        raise ContentError(texts) from None

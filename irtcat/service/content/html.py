@@ -251,6 +251,12 @@ def part_names(html: str) -> tuple[str, ...]:
     return tuple(_Outline(html).parts)
 
 
+def shows(html: str) -> bool:
+    """Whether HTML shows anything."""
+    outline = _Outline(html)
+    return bool("".join(outline.text).strip() or outline.media)
+
+
 def plain_text(html: str) -> str:
     """The text of sanitised HTML, images by their ``alt``, white space as single spaces.
 

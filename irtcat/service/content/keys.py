@@ -250,9 +250,8 @@ def _check_match(key: Key, item: Item, where: str) -> None:
     if KINDS[item.kind].has_choices and len(set(key.correct)) < n:
         raise content_error(where, "each right choice once", shorten(key.correct))
     if item.kind == "choice" and n != 1:
-        raise content_error(
-            where, "one right choice", shorten(key.correct), "Is it of kind choices?"
-        )
+        got = shorten(key.correct)
+        raise content_error(where, "one right choice", got, "Is it of kind choices?")
     if item.kind == "order" and n != len(item.choices):
         raise content_error(where, "all choices in order", shorten(key.correct))
     most = item.max_choices or len(item.choices)

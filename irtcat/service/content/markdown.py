@@ -72,7 +72,8 @@ def item_html(
         ('<p>2 + 2 = ?</p>', [('A', '3'), ('B', '4')])
     """
     tokens = _parse(text, where)
-    spans = [span for span in _lists(tokens) if _ids_of(tokens[slice(*span)], where)]
+    lists = _spans(tokens, "bullet_list", 0)
+    spans = [span for span in lists if _ids_of(tokens[slice(*span)], where)]
     if not spans:
         return _html(tokens, where, url_of), []
     if len(spans) > 1:
@@ -99,7 +100,6 @@ def _parser() -> MarkdownIt:
             allow_labels=False,
             allow_space=False,  # "$5 and $6" is no formula
             allow_digits=False,
-            renderer=lambda formula, options: _mathml(formula, options["display_mode"]),
         )
     )
     # Without the plugin's <span> and <div>, whose classes are not of the pages' style sheet.
@@ -147,26 +147,20 @@ def _mark_hottext(tokens: list[Token]) -> None:
             token.tag = "span"
 
 
-def _lists(tokens: list[Token]) -> list[tuple[int, int]]:
-    """Start and end of each bullet list that is not within another block."""
+def _spans(tokens: list[Token], kind: str, level: int) -> list[tuple[int, int]]:
+    """Start and end of each block of a kind at a level: 0 for those that are in no other block."""
     out, start = [], 0
     for position, token in enumerate(tokens):
-        if token.level == 0 and token.type == "bullet_list_open":
+        if token.level == level and token.type == f"{kind}_open":
             start = position
-        if token.level == 0 and token.type == "bullet_list_close":
+        if token.level == level and token.type == f"{kind}_close":
             out.append((start, position + 1))
     return out
 
 
 def _entries(tokens: list[Token]) -> list[list[Token]]:
     """The tokens within each entry of a list."""
-    out, start = [], 0
-    for position, token in enumerate(tokens):
-        if token.level == 1 and token.type == "list_item_open":
-            start = position + 1
-        if token.level == 1 and token.type == "list_item_close":
-            out.append(tokens[start:position])
-    return out
+    return [tokens[start + 1 : end - 1] for start, end in _spans(tokens, "list_item", 1)]
 
 
 def _id_of(entry: list[Token]) -> str:

@@ -56,9 +56,8 @@ class Package:
         elif path in self.members:
             fault = "two members of the same path"
         if fault:
-            raise InputError(
-                f"{self.name}, member {brief(path)}: expected a plain file. Got {fault}."
-            )
+            where = f"{self.name}, member {brief(path)}"
+            raise InputError(f"{where}: expected a plain file. Got {fault}.")
 
     def __contains__(self, path: str) -> bool:
         return path in self.members

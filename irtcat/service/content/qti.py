@@ -12,8 +12,7 @@ from irtcat.service.content.fields import content_error
 from irtcat.service.content.item_set import ItemSet
 from irtcat.service.content.keys import Key
 from irtcat.service.content.packages import Package, open_package
-from irtcat.service.content.qti_content import QtiContent, check_root
-from irtcat.service.content.qti_items import read_item
+from irtcat.service.content.qti_items import QtiContent, read_item
 from irtcat.service.content.qti_xml import (
     ITEM_TYPES,
     MANIFEST,
@@ -22,6 +21,7 @@ from irtcat.service.content.qti_xml import (
     TEST_TYPES,
     as_number,
     check_attributes,
+    check_root,
     local_name,
     required,
 )
@@ -60,12 +60,12 @@ def read_qti(path: str | os.PathLike[str], ignore_tests: bool = False) -> ItemSe
         return _Reader(package, ignore_tests).read()
 
 
-class _Reader:
+class _Reader(QtiContent):
     """Reads a package; stimuli and media are read once."""
 
     def __init__(self, package: Package, ignore_tests: bool):
-        self.package, self.ignore_tests = package, ignore_tests
-        self.content = QtiContent(package)
+        super().__init__(package)
+        self.ignore_tests = ignore_tests
         self.notes: list[str] = []
         self.faults: list[str] = []
 
@@ -75,16 +75,14 @@ class _Reader:
         resources = list(self._resources())
         items = [(path, labels) for kind, path, labels in resources if kind in ITEM_TYPES]
         if not items:
-            must = "expected items of QTI 3.0, 2.2 or 2.1"
-            raise InputError(
-                f"{self.package.name}: {must}. Got none. {' '.join(self.notes)}".strip()
-            )
+            text = f"{self.package.name}: expected items of QTI 3.0, 2.2 or 2.1. Got none."
+            raise InputError(" ".join([text, *self.notes]))
         if len(items) > MOST_ITEMS:
             raise InputError(f"{self.package.name}: expected at most {MOST_ITEMS:,} items.")
         tests = [path for kind, path, _ in resources if kind in TEST_TYPES]
         for path in () if self.ignore_tests else tests:
             self._or_note(self._read_test, path, note="This test is left out.")
-        read = partial(read_item, self.content)
+        read = partial(read_item, self)
         records = [
             record
             for path, labels in items
@@ -92,7 +90,7 @@ class _Reader:
         ]
         if not records:
             raise InputError(self.faults[0] if len(items) == 1 else " ".join(self.faults))
-        for name, paths in self.content.left_out.items():
+        for name, paths in self.left_out.items():
             what = f"{len(paths)} items" if len(paths) > 1 else f"{brief(min(paths))}"
             self.notes.append(f"{self.package.name}: the {name} of {what} are left out.")
         return self._item_set(records)
@@ -101,14 +99,14 @@ class _Reader:
         """The items with what they use; files of items that are left out may have been read."""
         items = [item for item, _ in records]
         used = {item.stimulus for item in items}
-        stimuli = [stimulus for stimulus in self.content.stimuli.values() if stimulus.id in used]
+        stimuli = [stimulus for stimulus in self.stimuli.values() if stimulus.id in used]
         shown = {name for item in items for name in item.media}
         shown |= {name for stimulus in stimuli for name in stimulus.media}
         return ItemSet(
             items=items,
             keys=[key for _, key in records if key],
             stimuli=stimuli,
-            media={m.name: m for m in self.content.media.values() if m.name in shown},
+            media={m.name: m for m in self.media.values() if m.name in shown},
             notes=tuple(self.notes),
         )
 
@@ -123,7 +121,7 @@ class _Reader:
             text, name = str(error), self.package.name
             if text.startswith(f"{name}: ") or "cannot be read as a zip" in text:
                 raise
-            where = self.content.where(path)
+            where = self.where(path)
             text = text if text.startswith(where) else f"{where}: {text}"
             self.faults.append(text)
             self.notes.append(f"{text} {note}")
@@ -131,7 +129,7 @@ class _Reader:
 
     def _resources(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Type, path and labels of each resource of the manifest."""
-        root, where = self.content.parsed(MANIFEST), self.content.where(MANIFEST)
+        root, where = self.parsed(MANIFEST), self.where(MANIFEST)
         if local_name(root) != "manifest":
             raise content_error(where, "<manifest>", f"<{local_name(root)}>")
         for resource in root.findall("{*}resources/{*}resource"):
@@ -146,7 +144,7 @@ class _Reader:
 
     def _read_test(self, path: str) -> None:
         """The time limits of the items of a test."""
-        root, where = self.content.parsed(path), self.content.where(path)
+        root, where = self.parsed(path), self.where(path)
         check_root(root, "qti-assessment-test", where)
         for element in root.iter():
             name = local_name(element)
@@ -161,6 +159,5 @@ class _Reader:
             if limits is not None:
                 check_attributes(limits, "max-time", where)
             if limits is not None and limits.get("max-time"):
-                limit = as_number(limits.get("max-time"), "max-time", where)
-                time_limits[item] = limit
-        self.content.time_limits |= time_limits
+                time_limits[item] = as_number(limits.get("max-time"), "max-time", where)
+        self.time_limits |= time_limits

@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from irtcat._common.checks import InputError, shorten
+from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.html import VOID
+from irtcat.service.content.html import VOID, clean_html
 from irtcat.service.content.qti_xml import (
     as_number,
     check_attributes,
@@ -17,6 +17,7 @@ from irtcat.service.content.qti_xml import (
     number_text,
     required,
 )
+from irtcat.service.content.records import Choice
 
 LEFT_OUT = {
     "qti-stylesheet": "style sheets",
@@ -37,6 +38,9 @@ NOT_AUTOMATIC = {
 }
 """Interactions whose responses no rule of QTI scores by itself, and what their response is."""
 
+PAIRED = "shuffle max-associations min-associations"
+"""Attributes of interactions whose responses are pairs."""
+
 BLOCK = re.compile(r"<(p|div|section|table|ul|ol|dl|h[2-6]|blockquote|pre|figure|math)\b")
 
 
@@ -49,6 +53,11 @@ class AuthoredChoice:
     fixed: bool = False
     most: int = 0
     area: str = ""
+
+    def cleaned(self, where: str, address_of: Callable[[str], str]) -> Choice:
+        """The choice of the item."""
+        html = clean_html(self.html, f"{where}, choice {brief(self.id)}", address_of)
+        return Choice(self.id, html, self.fixed, self.most, self.area)
 
 
 @dataclass
@@ -242,8 +251,7 @@ class Body:
 
     def _match(self, element: Element) -> str:
         """Entries of the first set, to which those of the second are assigned."""
-        known = "shuffle max-associations min-associations"
-        it = self._begin(element, "match", known)
+        it = self._begin(element, "match", PAIRED)
         sets = self._others(element, "qti-simple-match-set")
         if len(sets) != 2:
             raise content_error(self.where, "two <qti-simple-match-set>", len(sets))
@@ -261,8 +269,7 @@ class Body:
 
     def _gap_match(self, element: Element) -> str:
         """Gaps in a text, to which words or pictures are assigned."""
-        known = "shuffle max-associations min-associations"
-        it = self._begin(element, "match", known)
+        it = self._begin(element, "match", PAIRED)
         words = ("qti-gap-text", "qti-gap-img")
         found = [child for child in element if local_name(child) in words]
         it.options = [self._authored(child, 1) for child in found]
@@ -282,15 +289,14 @@ class Body:
         return f'<span data-choice="{escape(gap)}"></span>'
 
     def _associate(self, element: Element) -> str:
-        it = self._begin(element, "associate", "shuffle max-associations min-associations")
+        it = self._begin(element, "associate", PAIRED)
         it.choices = [self._authored(child, 1) for child in self._others(element, ASSOCIABLE)]
         return self._paired(element, it)
 
     def _graphic(self, element: Element) -> str:
         """Areas of a picture: to select, to order, to join, or to assign words or pictures to."""
         kind, areas = GRAPHIC[local_name(element)]
-        known = "max-choices min-choices max-associations min-associations shuffle"
-        it = self._begin(element, kind, known)
+        it = self._begin(element, kind, f"{PAIRED} max-choices min-choices")
         it.picture = self._picture(element, it)
         found = self._others(element, f"{areas} qti-gap-text qti-gap-img {PICTURES}")
         most = None if areas == "qti-hotspot-choice" else 1
@@ -344,9 +350,8 @@ class Body:
         known = "expected-length expected-lines max-strings min-strings placeholder-text format"
         it = self._begin(element, "essay", known)
         if element.get("format", "plain") != "plain":
-            raise InputError(
-                f"{self.where}: extended text of another format than plain is not supported."
-            )
+            what = "extended text of another format than plain"
+            raise InputError(f"{self.where}: {what} is not supported.")
         self._others(element, "")
         self._set_entry(element, it)
         if element.get("expected-lines"):

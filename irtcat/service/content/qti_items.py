@@ -1,26 +1,149 @@
-"""The items of a QTI package: interactions, declared responses and their scoring."""
+"""The items of a QTI package, and what they share: its XML, stimuli and media, each read once."""
 
 import re
+from collections.abc import Callable
 from html import escape
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from irtcat._common.checks import InputError, brief
+from irtcat._common.checks import InputError, brief, shorten
+from irtcat.service.content.authored import MOST_SET
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.html import clean_html, media_names, plain_text
-from irtcat.service.content.keys import Key, checked_key
-from irtcat.service.content.qti_body import LEFT_OUT, AuthoredChoice, Body, Field
-from irtcat.service.content.qti_content import QtiContent, check_root, language_of, only
+from irtcat.service.content.html import clean_html, shows
+from irtcat.service.content.keys import Key
+from irtcat.service.content.media import MOST_MEDIA, media_type, picture_size
+from irtcat.service.content.packages import Package
+from irtcat.service.content.qti_body import LEFT_OUT, Body, Field
 from irtcat.service.content.qti_scoring import qti_key
 from irtcat.service.content.qti_xml import (
+    by_identifier,
     check_attributes,
+    check_root,
     decode_name,
+    in_version_3,
     local_name,
+    parse_xml,
     required,
     turn_pairs,
     turned,
 )
-from irtcat.service.content.records import Choice, Item
+from irtcat.service.content.records import Item, Media, Picture, Stimulus
+
+MOST_XML = 2**23
+"""Largest XML file of an item or a manifest, in bytes: 8 MiB hold a manifest of 20,000 items."""
+
+
+class QtiContent:
+    """The members of a package.
+
+    Attributes:
+        stimuli: those read so far, by path.
+        media: those read so far, by path.
+        time_limits: of items, by path, as tests say.
+        left_out: paths of items by what they do without.
+    """
+
+    def __init__(self, package: Package):
+        self.package = package
+        self.stimuli: dict[str, Stimulus] = {}
+        self.media: dict[str, Media] = {}
+        self.time_limits: dict[str, float] = {}
+        self.left_out: dict[str, set[str]] = {}
+        self._size = 0
+
+    def where(self, path: str) -> str:
+        """How messages name a member."""
+        return f"{self.package.name}, {brief(path)}"
+
+    def parsed(self, path: str) -> Element:
+        """The XML of a member, in the names of 3.0."""
+        return in_version_3(parse_xml(self.package.read(path, MOST_XML), self.where(path)))
+
+    def stimulus(self, path: str) -> Stimulus:
+        """The stimulus of a member."""
+        if path in self.stimuli:
+            return self.stimuli[path]
+        root, where = self.parsed(path), self.where(path)
+        check_root(root, "qti-assessment-stimulus", where)
+        check_attributes(root, "identifier title tool-name tool-version", where)
+        self.check_children(root, ("qti-stimulus-body",), path)
+        body = Body(where, {})
+        html = body.inner(only(root, "qti-stimulus-body", where))
+        self.leave_out(path, *body.left_out)
+        self.stimuli[path] = Stimulus(
+            id=decode_name(required(root, "identifier", where)),
+            content_html=clean_html(html, where, self.address_of(path)),
+            title=root.get("title", ""),
+            language=language_of(root),
+        )
+        return self.stimuli[path]
+
+    def address_of(self, base: str) -> Callable[[str], str]:
+        """The ``media:`` address of a file that a member names."""
+        where = self.where(base)
+
+        def address(name: str) -> str:
+            path = self.package.resolve(base, name, where)
+            if path not in self.media:
+                media_type(path)
+                self.media[path] = Media.from_bytes(self.package.read(path, MOST_MEDIA), path)
+                self._size += len(self.media[path].data)
+                if self._size > MOST_SET:
+                    most = f"at most {MOST_SET // 2**20} MiB of media"
+                    raise content_error(self.package.name, most)
+            return f"media:{self.media[path].name}"
+
+        return address
+
+    def picture(self, found: dict[str, str], path: str) -> Picture:
+        """The picture that a member shows, whose size may be that of the file."""
+        name = self.address_of(path)(found["src"]).removeprefix("media:")
+        sizes = [found[side].removesuffix("px").strip() for side in ("width", "height")]
+        if not any(sizes):
+            data = next(media.data for media in self.media.values() if media.name == name)
+            sizes = list(map(str, picture_size(data)))
+        if len(sizes) < 2 or not all(re.fullmatch(r"\d{1,5}", size) for size in sizes):
+            must = "width and height of the picture in pixels, to which coordinates refer"
+            raise content_error(self.where(path), must, shorten(sizes))
+        return Picture(name, found["alt"], *map(int, sizes))
+
+    def leave_out(self, path: str, *names: str) -> None:
+        """Note what a member has that is left out."""
+        for name in names:
+            self.left_out.setdefault(name, set()).add(path)
+
+    def check_children(self, root: Element, known: tuple[str, ...], path: str) -> None:
+        """Refuse elements that are neither known nor left out."""
+        for name in map(local_name, root):
+            if name in LEFT_OUT:
+                self.leave_out(path, LEFT_OUT[name])
+            elif name not in known:
+                raise InputError(f"{self.where(path)}: <{name}> is not supported.")
+
+    def stimulus_of(self, root: Element, path: str, where: str) -> str | None:
+        """Id of the stimulus to which an item refers, which is read."""
+        references = root.findall("{*}qti-assessment-stimulus-ref")
+        if len(references) > 1:
+            raise content_error(where, "at most one stimulus", len(references))
+        if not references:
+            return None
+        check_attributes(references[0], "identifier href title", where)
+        address = required(references[0], "href", where)
+        return self.stimulus(self.package.resolve(path, address, where)).id
+
+
+def only(root: Element, name: str, where: str) -> Element:
+    """The element of this name, of which there is one."""
+    elements = root.findall(f"{{*}}{name}")
+    if len(elements) != 1:
+        raise content_error(where, f"one <{name}>", len(elements))
+    return elements[0]
+
+
+def language_of(root: Element) -> str:
+    """The language of an element's content."""
+    return root.get("{http://www.w3.org/XML/1998/namespace}lang", "").strip()
+
 
 ITEM_PARTS = (
     "qti-response-declaration",
@@ -56,19 +179,12 @@ def read_item(content: QtiContent, path: str, labels: tuple[str, ...]) -> tuple[
     check_attributes(root, known, where)
     if root.get("adaptive", "false") != "false":
         raise InputError(f"{where}: adaptive items of QTI are not supported.")
-    for child in root:
-        if local_name(child) in LEFT_OUT:
-            content.leave_out(LEFT_OUT[local_name(child)], path)
-        elif local_name(child) not in ITEM_PARTS:
-            raise InputError(f"{where}: <{local_name(child)}> is not supported.")
-    declared = {
-        required(element, "identifier", where): element
-        for element in root.findall("{*}qti-response-declaration")
-    }
+    content.check_children(root, ITEM_PARTS, path)
+    declared = by_identifier(root, "qti-response-declaration", where)
     body_element = only(root, "qti-item-body", where)
     body = Body(where, {name: it.get("cardinality", "") for name, it in declared.items()})
     html = body.inner(body_element)
-    content.leave_out_of(body, path)
+    content.leave_out(path, *body.left_out)
     if not body.fields:
         raise InputError(f"{where}: it has no interaction: there is nothing to answer.")
     try:
@@ -81,12 +197,11 @@ def read_item(content: QtiContent, path: str, labels: tuple[str, ...]) -> tuple[
         pairs = {pair for part in parts.values() if part.kind == "match" for pair in part.pairs}
         turn_pairs(root, {turned(pair) for pair in pairs})
         key = qti_key(item, parts, root, rubric, where)
-        key = None if key is None else checked_key(key, item)
     except InputError as error:
         text = str(error)
         raise (error if text.startswith(where) else InputError(f"{where}: {text}")) from None
     if key is None and any(map(len, declared.values())):
-        content.leave_out("right responses without response processing", path)
+        content.leave_out(path, "right responses without response processing")
     return item, key
 
 
@@ -102,9 +217,7 @@ def _composed(
     }
     field, name = body.fields[0], decode_name(required(root, "identifier", where))
     after = clean_html(html.partition(field.position)[2], where, address_of)
-    single = len(body.fields) == 1 and (
-        field.inline or not (plain_text(after) or media_names(after))
-    )
+    single = len(body.fields) == 1 and (field.inline or not shows(after))
     if single:
         if not field.inline:  # blocks that hold only the interaction
             around = re.compile(rf"<(p|div)(?: [^>]*)?>\s*{field.position}\s*</\1>")
@@ -113,7 +226,7 @@ def _composed(
         html = html.replace(field.position, BLANK if field.inline else field.html)
     prompt = clean_html(html, where, address_of)
     prompt = LAST_BLANK.sub("", prompt) if single else prompt
-    if not plain_text(prompt) and not media_names(prompt) and single:
+    if single and not shows(prompt):
         prompt = f"<p>{escape(root.get('title', ''))}</p>"  # it may be shown, says the standard
     direction = only(root, "qti-item-body", where).get("dir", "").replace("auto", "")
     fields: dict[str, Any] = {"language": language_of(root), "direction": direction}
@@ -126,16 +239,11 @@ def _composed(
     if single:
         answered = _answer(content, field, field.response in numeric, path)
         return Item(id=name, prompt=prompt, **fields, **answered, **about)
-    parts = [
-        Item(
-            id=it.response,
-            prompt=clean_html(it.html, where, address_of),
-            inline=True,
-            **fields,
-            **_answer(content, it, it.response in numeric, path),
-        )
-        for it in body.fields
-    ]
+    parts = []
+    for it in body.fields:
+        shown = clean_html(it.html, where, address_of)
+        answered = _answer(content, it, it.response in numeric, path)
+        parts.append(Item(id=it.response, prompt=shown, inline=True, **fields, **answered))
     return Item(id=name, kind="several", prompt=prompt, parts=tuple(parts), **fields, **about)
 
 
@@ -143,22 +251,10 @@ def _answer(content: QtiContent, field: Field, numeric: bool, path: str) -> dict
     """The fields of an item that an interaction gives."""
     where, address_of = content.where(path), content.address_of(path)
 
-    def choices(found: list[AuthoredChoice]) -> tuple[Choice, ...]:
-        return tuple(
-            Choice(
-                it.id,
-                clean_html(it.html, f"{where}, choice {brief(it.id)}", address_of),
-                it.fixed,
-                it.most,
-                it.area,
-            )
-            for it in found
-        )
-
     return {
         "kind": field.kind,
-        "choices": choices(field.choices),
-        "options": choices(field.options),
+        "choices": tuple(it.cleaned(where, address_of) for it in field.choices),
+        "options": tuple(it.cleaned(where, address_of) for it in field.options),
         "picture": None if field.picture is None else content.picture(field.picture, path),
         "numeric": numeric and field.kind == "text",
         **field.settings,
@@ -168,12 +264,10 @@ def _answer(content: QtiContent, field: Field, numeric: bool, path: str) -> dict
 def _check_response(declaration: Element, item: Item, where: str) -> None:
     """Raise unless the declared response fits the interaction."""
     default = ("single" if item.max_choices == 1 else "multiple", "identifier")
-    cardinality, base_types = RESPONSES.get(item.kind, default)
-    got = f"{declaration.get('cardinality')} {declaration.get('base-type')}"
-    if declaration.get("cardinality") == "multiple" and item.kind == "hottext":
-        cardinality = "multiple"
-    if declaration.get("cardinality") not in cardinality.split() or (
-        declaration.get("base-type") not in base_types.split()
-    ):
-        must = f"a response of cardinality {cardinality} and base type {base_types}"
-        raise content_error(where, must, got)
+    known, base_types = RESPONSES.get(item.kind, default)
+    cardinality, base_type = (str(declaration.get(it)) for it in ("cardinality", "base-type"))
+    if cardinality == "multiple" and item.kind == "hottext":
+        known = "multiple"
+    if cardinality not in known.split() or base_type not in base_types.split():
+        must = f"a response of cardinality {known} and base type {base_types}"
+        raise content_error(where, must, f"{cardinality} {base_type}")

@@ -15,14 +15,16 @@ from xml.etree.ElementTree import Element
 
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.qti_xml import as_number, check_attributes, local_name, required
+from irtcat.service.content.qti_xml import (
+    as_number,
+    by_identifier,
+    check_attributes,
+    local_name,
+    required,
+)
 
-TEMPLATES: dict[str, str] = {
-    "match_correct": "match",
-    "map_response": "map",
-    "CC2_match": "match",
-    "CC2_map_response": "map",
-}
+TEMPLATES = {"match_correct": "match", "map_response": "map"}
+TEMPLATES |= {"CC2_match": "match", "CC2_map_response": "map"}
 """The standard templates that are read, by the name at the end of their address."""
 
 
@@ -100,10 +102,7 @@ class Processing:
         declared = root.findall("{*}qti-response-declaration")
         declarations = [Declaration(element, where) for element in declared]
         self.responses = {declaration.identifier: declaration for declaration in declarations}
-        outcomes = {
-            required(outcome, "identifier", where): outcome
-            for outcome in root.findall("{*}qti-outcome-declaration")
-        }
+        outcomes = by_identifier(root, "qti-outcome-declaration", where)
         self.outcomes = {name: self._default(outcome) for name, outcome in outcomes.items()}
         self._tables = {
             name: child
@@ -305,12 +304,8 @@ class _Mapping:
             if base_type == "string" and case == "false":
                 self._folded.setdefault(value.casefold(), points)
         self.default = as_number(mapping.get("default-value", "0"), "default-value", where)
-        self.bounds: list[float | None] = [
-            None
-            if mapping.get(f"{name}-bound") is None
-            else as_number(mapping.get(f"{name}-bound"), f"{name}-bound", where)
-            for name in ("lower", "upper")
-        ]
+        bounds = [(name, mapping.get(name)) for name in ("lower-bound", "upper-bound")]
+        self.bounds = [None if it is None else as_number(it, name, where) for name, it in bounds]
 
     def __call__(self, response: Any) -> float:
         """The points of a response, within the bounds; 0 for one left out."""
@@ -400,9 +395,7 @@ def _numeric(function: Callable[..., Any]) -> Callable[[list[Any], Element], Any
 
     def evaluate(values: list[Any], element: Element) -> Any:
         numbers = list(_flat(values))
-        if None in numbers:
-            return None
-        return function(numbers)
+        return None if None in numbers else function(numbers)
 
     return evaluate
 

@@ -60,7 +60,8 @@ def qti_key(item: Item, fields: Fields, root: Element, rubric: str, where: str) 
         highest, unit = _scale(root, where)
         if not highest:
             return None
-        return Key(item.id, "rubric", max_score=highest, rubric=rubric, unit=unit)
+        key = Key(item.id, "rubric", max_score=highest, rubric=rubric, unit=unit)
+        return checked_key(key, item)
     if not has_rules:
         return None
     processing = Processing(root, where)
@@ -69,16 +70,16 @@ def qti_key(item: Item, fields: Fields, root: Element, rubric: str, where: str) 
             named = map(field.normal_pair, map(str, processing.responses[name].named))
             unknown = [value for value in named if value not in field.values]
             if unknown:
-                raise content_error(
-                    where, f"ids of its choices, {shorten(field.values)}", shorten(unknown)
-                )
+                must = f"ids of its choices, {shorten(field.values)}"
+                raise content_error(where, must, shorten(unknown))
     left_out = processing.score({})
     if left_out != 0:
         raise content_error(where, "a SCORE of 0 for a response left out", f"{left_out:g}")
-    key = None
+    simple = None
     if list(fields.values()) == [item]:
-        key = _key(item, processing, processing.responses[next(iter(fields))])
-    return replace(key or _rules_key(item, fields, root, processing), rubric=rubric)
+        simple = _key(item, processing, processing.responses[next(iter(fields))])
+    key = replace(simple or _rules_key(item, fields, root, processing), rubric=rubric)
+    return checked_key(key, item)
 
 
 def has_processing(root: Element) -> bool:
@@ -137,16 +138,10 @@ def _rules_key(item: Item, fields: Fields, root: Element, processing: Processing
     response, and what is between have their highest score among these.
     """
     where = processing.where
-    values = {
-        name: [
-            None,
-            *(
-                qti_value(field, processing.responses[name], it)
-                for it in _tried(field, processing, name)
-            ),
-        ]
-        for name, field in fields.items()
-    }
+    values: dict[str, list[Any]] = {}
+    for name, field in fields.items():
+        tried = [None, *_tried(field, processing, name)]
+        values[name] = [qti_value(field, processing.responses[name], it) for it in tried]
     totals = set[float]()
 
     def score(given: dict[str, Any]) -> float:
@@ -174,13 +169,8 @@ def _rules_key(item: Item, fields: Fields, root: Element, processing: Processing
     if min(totals) < 0:
         got = f"a score of {min(totals):g}"
         raise content_error(where, "response processing with no negative score", got)
-    key = Key(
-        item.id,
-        "rules",
-        rules=_rules(root, list(fields)),
-        max_score=max(totals),
-        unit=unit_of(totals),
-    )
+    rules, unit = _rules(root, list(fields)), unit_of(totals)
+    key = Key(item.id, "rules", rules=rules, max_score=max(totals), unit=unit)
     odd = [total for total in sorted(totals) if key.category(total) is None]
     if odd:
         got = f"a score of {odd[0]:g}"
@@ -210,13 +200,13 @@ def _fits(key: Key, item: Item, scores: list[tuple[Any, float]]) -> bool:
     """Whether a key gives these scores to these responses."""
     try:
         checked = checked_key(key, item)
-        return all(
-            abs((scored(checked, item, response, checked.categories) or 0) * checked.unit - score)
-            < TOLERANCE
-            for response, score in scores
-        )
+        for response, score in scores:
+            category = scored(checked, item, response, checked.categories) or 0
+            if not abs(category * checked.unit - score) < TOLERANCE:
+                return False
     except InputError:
         return False
+    return True
 
 
 def _all_responses(item: Item, declared: Declaration) -> list[Any] | None:
@@ -324,26 +314,25 @@ def _candidates(
         other = processing.score({declared.identifier: unnamed})
         points = {text: score for text, score in named.items() if score != other}
         if points:
-            pairs = tuple(points.items())
-            yield Key(item.id, "map", points=pairs, default=other, case_sensitive=not item.numeric)
-            folded = {text.casefold(): score for text, score in pairs}
-            yield Key(item.id, "map", points=tuple(folded.items()), default=other)
+            yield _points_key(item, points, default=other, case_sensitive=not item.numeric)
+            folded = {text.casefold(): score for text, score in points.items()}
+            yield _points_key(item, folded, default=other)
         return
-    yield Key(
-        item.id,
-        "match",
-        correct=(best,) if isinstance(best, str) else tuple(best),
-        max_score=highest,
-    )
+    correct = (best,) if isinstance(best, str) else tuple(best)
+    yield Key(item.id, "match", correct=correct, max_score=highest)
     if item.kind == "choice":
-        yield Key(item.id, "map", points=tuple(_nonzero(dict(scores)).items()))
+        yield _points_key(item, _nonzero(dict(scores)))
     elif item.kind != "order":
         by_set = {frozenset(response): score for response, score in scores}
         # Points of each choice by the score of the choice alone, or beside the best response.
         alone = _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.values})
         for points in (alone, _around(item, by_set, frozenset(best), highest)):
             for lower, upper in itertools.product((None, 0.0), (None, highest)):
-                yield Key(item.id, "map", points=tuple(points.items()), lower=lower, upper=upper)
+                yield _points_key(item, points, lower=lower, upper=upper)
+
+
+def _points_key(item: Item, points: dict[str, float], **options: Any) -> Key:
+    return Key(item.id, "map", points=tuple(points.items()), **options)
 
 
 def _around(
@@ -367,47 +356,30 @@ def _match_keys(item: Item, processing: Processing, declared: Declaration) -> It
     if correct is None:
         return
     values = correct if isinstance(correct, tuple) else (correct,)
-    texts = [
-        number_text(value, processing.where) if isinstance(value, float) else value
-        for value in values
-    ]
+    texts = tuple(_written(value, processing.where) for value in values)
     score = processing.score({declared.identifier: correct})
     if score > 0:
         is_text = item.kind == "text" and not item.numeric
-        for case_sensitive in (True, False) if is_text else (False,):
-            yield Key(
-                item.id,
-                "match",
-                correct=tuple(texts),
-                max_score=score,
-                case_sensitive=case_sensitive,
-            )
+        for case in (True, False) if is_text else (False,):
+            yield Key(item.id, "match", correct=texts, max_score=score, case_sensitive=case)
+
+
+def _written(value: Any, where: str) -> Any:
+    """A value as keys have it."""
+    return number_text(value, where) if isinstance(value, float) else value
 
 
 def _map_key(item: Item, declared: Declaration) -> Key:
     mapping, where = declared.required_mapping, declared.where
     lower, upper = mapping.bounds
-    points = {
-        number_text(value, where) if isinstance(value, float) else value: number
-        for value, number in mapping.points.items()
-    }
-    is_text = item.kind == "text" and not item.numeric
-    case_sensitive = is_text and mapping.cases == {"true"}
+    points = {_written(value, where): number for value, number in mapping.points.items()}
+    case = item.kind == "text" and not item.numeric and mapping.cases == {"true"}
     same = len(set(points.values())) == 1 and min(points.values()) > 0
     if item.kind == "text" and same and mapping.default == 0 and (lower, upper) == (None, None):
         score = next(iter(points.values()))
-        return Key(
-            item.id, "match", correct=tuple(points), max_score=score, case_sensitive=case_sensitive
-        )
-    return Key(
-        item=item.id,
-        kind="map",
-        points=tuple(points.items()),
-        default=mapping.default,
-        lower=lower,
-        upper=upper,
-        case_sensitive=case_sensitive,
-    )
+        return Key(item.id, "match", correct=tuple(points), max_score=score, case_sensitive=case)
+    limits = {"default": mapping.default, "lower": lower, "upper": upper}
+    return _points_key(item, points, **limits, case_sensitive=case)
 
 
 def _scale(root: Element, where: str) -> tuple[float | None, float]:

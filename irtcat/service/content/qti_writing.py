@@ -4,6 +4,7 @@ import io
 import os
 import re
 import zipfile
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -92,32 +93,22 @@ def _document(root: Element) -> bytes:
 
 
 def _item(item: Item, key: Key | None, stimulus_files: dict[str, str]) -> Element:
-    root = Element(
-        "qti-assessment-item",
-        {
-            "xmlns": QTI,
-            "identifier": encode_name(item.id),
-            "title": item.title or item.id,
-            "adaptive": "false",
-            "time-dependent": "false",
-        }
-        | ({"xml:lang": item.language} if item.language else {}),
-    )
+    about = {"xmlns": QTI, "identifier": encode_name(item.id), "title": item.title or item.id}
+    about |= {"adaptive": "false", "time-dependent": "false"}
+    about |= {"xml:lang": item.language} if item.language else {}
+    root = Element("qti-assessment-item", about)
     processing = _declare_all(root, item, key)
     if item.stimulus is not None:
-        reference = {
-            "identifier": encode_name(item.stimulus),
-            "href": f"../{stimulus_files[item.stimulus]}",
-        }
+        address = f"../{stimulus_files[item.stimulus]}"
+        reference = {"identifier": encode_name(item.stimulus), "href": address}
         SubElement(root, "qti-assessment-stimulus-ref", reference)
     body = SubElement(root, "qti-item-body", {"dir": item.direction or "auto"})
     if key is not None and key.rubric:
         block = SubElement(body, "qti-rubric-block", {"view": "scorer", "use": "scoring"})
         _fill(SubElement(block, "qti-content-body"), key.rubric, blocks=True)
     declared = root.find("qti-response-declaration")
-    _add_interactions(
-        body, item, "RESPONSE" if declared is None else declared.get("identifier", "")
-    )
+    response = "RESPONSE" if declared is None else declared.get("identifier", "")
+    _add_interactions(body, item, response)
     if processing is not None:
         root.append(processing)
     return root
@@ -134,12 +125,10 @@ def _declare_all(root: Element, item: Item, key: Key | None) -> Element | None:
         turn_pairs(rules, pairs)
         root.extend(rules[:-1])
         return rules[-1]
-    declarations = [
+    for name, field in fields.items():
         SubElement(root, "qti-response-declaration", _response(field, name))
-        for name, field in fields.items()
-    ]
-    processing = None if key is None else _declare(declarations[0], item, key)
-    turn_pairs(declarations[0], pairs)
+    processing = None if key is None else _declare(root[0], item, key)
+    turn_pairs(root[0], pairs)
     outcome = {"identifier": "SCORE", "cardinality": "single", "base-type": "float"}
     if key is not None:
         outcome["normal-maximum"] = f"{key.max_score:g}"
@@ -375,42 +364,41 @@ def _manifest(
     media_ids = {name: f"media{i}" for i, name in enumerate(items.media, start=1)}
     stimulus_ids = {name: f"stimulus{i}" for i, name in enumerate(stimulus_files, start=1)}
     for position, item in enumerate(items.items.values(), start=1):
-        resource = _resource(resources, f"item{position}", ITEM_TYPE, item_files[item.id])
-        if item.labels:
-            lom = SubElement(SubElement(resource, "metadata"), "lom", {"xmlns": LOM})
-            general = SubElement(lom, "general")
-            for label in item.labels:
-                SubElement(SubElement(general, "keyword"), "string").text = label
-        _file(resource, item_files[item.id])
-        ids = [] if item.stimulus is None else [stimulus_ids[item.stimulus]]
-        _depend(resource, ids + [media_ids[name] for name in item.media])
+        needs = [] if item.stimulus is None else [stimulus_ids[item.stimulus]]
+        needs += [media_ids[name] for name in item.media]
+        path = item_files[item.id]
+        _add_resource(resources, f"item{position}", ITEM_TYPE, path, needs, item.labels)
     for name, path in stimulus_files.items():
-        resource = _resource(resources, stimulus_ids[name], STIMULUS_TYPE, path)
-        _file(resource, path)
-        _depend(resource, [media_ids[file] for file in items.stimuli[name].media])
+        needs = [media_ids[file] for file in items.stimuli[name].media]
+        _add_resource(resources, stimulus_ids[name], STIMULUS_TYPE, path, needs)
     if has_test:
-        resource = _resource(resources, "test", TEST_TYPE, TEST_FILE)
-        _file(resource, TEST_FILE)
-        _depend(resource, [f"item{position}" for position in range(1, len(items) + 1)])
+        needs = [f"item{position}" for position in range(1, len(items) + 1)]
+        _add_resource(resources, "test", TEST_TYPE, TEST_FILE, needs)
     for name, identifier in media_ids.items():
-        path = f"media/{name}"
-        _file(_resource(resources, identifier, "webcontent", path), path)
+        _add_resource(resources, identifier, "webcontent", f"media/{name}")
     indent(root)
     return root
 
 
-def _resource(parent: Element, identifier: str, kind: str, path: str) -> Element:
+def _add_resource(
+    parent: Element,
+    identifier: str,
+    kind: str,
+    path: str,
+    needs: Iterable[str] = (),
+    labels: Iterable[str] = (),
+) -> None:
+    """Add a file, the ids of the resources that it needs, and the labels of an item."""
     attributes = {"identifier": identifier, "type": kind, "href": path}
-    return SubElement(parent, "resource", attributes)
-
-
-def _file(resource: Element, path: str) -> None:
+    resource = SubElement(parent, "resource", attributes)
+    if labels:
+        lom = SubElement(SubElement(resource, "metadata"), "lom", {"xmlns": LOM})
+        general = SubElement(lom, "general")
+        for label in labels:
+            SubElement(SubElement(general, "keyword"), "string").text = label
     SubElement(resource, "file", {"href": path})
-
-
-def _depend(resource: Element, identifiers: list[str]) -> None:
-    for identifier in identifiers:
-        SubElement(resource, "dependency", {"identifierref": identifier})
+    for needed in needs:
+        SubElement(resource, "dependency", {"identifierref": needed})
 
 
 def _fill(parent: Element, html: str, blocks: bool = False) -> None:

@@ -33,9 +33,8 @@ def parse_xml(data: bytes, where: str) -> Element:
         advice = "Remove the <!DOCTYPE ...>"
         raise InputError(f"{where}: expected XML without a document type. {advice}.") from None
     except ParseError as error:
-        raise InputError(
-            f"{where}: expected XML. Got something else ({one_line(error)})."
-        ) from None
+        got = f"something else ({one_line(error)})"
+        raise content_error(where, "XML", got) from None
     except (ValueError, LookupError) as error:  # an unknown or a multi-byte encoding
         reason = shorten(one_line(error))
         raise InputError(f"{where}: expected XML in UTF-8 ({reason}).") from None
@@ -146,6 +145,18 @@ def required(element: Element, name: str, where: str) -> str:
     if not value:
         raise content_error(where, f"{name} of <{local_name(element)}>", "none")
     return value
+
+
+def check_root(root: Element, name: str, where: str) -> None:
+    """Raise unless it is such an element of QTI 3.0."""
+    if local_name(root) != name or namespace(root) != QTI:
+        got = f"<{local_name(root)}> of {namespace(root) or 'no namespace'}"
+        raise content_error(where, f"<{name}> of QTI 3.0", got)
+
+
+def by_identifier(root: Element, name: str, where: str) -> dict[str, Element]:
+    """The elements of a name that are directly within another one, by their identifiers."""
+    return {required(it, "identifier", where): it for it in root.findall(f"{{*}}{name}")}
 
 
 def as_number(text: str | None, label: str, where: str) -> float:

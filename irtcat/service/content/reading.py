@@ -26,9 +26,9 @@ from irtcat.service.content.authored import (
     Files,
     check_names,
     decoded,
+    located,
     make_item,
     make_key,
-    make_stimulus,
     unwrapped,
 )
 from irtcat.service.content.fields import FaultList, content_error
@@ -81,9 +81,8 @@ def read_rows(
             filled = {name: cell for name, cell in values.items() if cell.strip()}
             yield item, filled, f"{where}, item {brief(item)}"
     except csv.Error as error:
-        raise InputError(
-            f"{path}, line {rows.line_num}: expected CSV ({one_line(error)})."
-        ) from None
+        must = f"CSV ({one_line(error)})"
+        raise content_error(f"{path}, line {rows.line_num}", must) from None
     if not seen:
         raise InputError(f"{path}: expected at least one row. Got none.")
 
@@ -203,22 +202,17 @@ class KeyFile:
             key.
     """
 
-    def __init__(self, path: Path | None, fields: Entries, readable: bool = True):
-        self.path, self._fields, self.readable = path, fields, readable
-
-    @staticmethod
-    def read(path: Path | None, faults: FaultList) -> "KeyFile":
+    def __init__(self, path: Path | None, faults: FaultList):
         """Read ``keys.toml`` (a table ``[ID]`` for each item) or a CSV file (a row for each).
 
         The faults of the file name it and the row.
         """
-        if path is None:
-            return KeyFile(None, {})
-        fields: Entries = {}
-        with faults.collected():
-            (_read_csv if path.suffix == ".csv" else _read_toml)(path, fields, faults)
-            return KeyFile(path, fields)
-        return KeyFile(path, fields, readable=False)
+        self.path, self.readable = path, path is None
+        self._fields: Entries = {}
+        if path is not None:
+            with faults.collected():
+                (_read_csv if path.suffix == ".csv" else _read_toml)(path, self._fields, faults)
+                self.readable = True
 
     def key_of(
         self, item: Item, beside: Key | None, values: Mapping[str, Any], where: str
@@ -244,9 +238,7 @@ class KeyFile:
         """Raise if there is a key of an item that does not exist, of all items by their ids."""
         unknown = sorted(set(self._fields) - set(items))
         if unknown:
-            raise InputError(
-                f"{self.path}: expected keys of items that exist. Got {shorten(unknown)}."
-            )
+            raise content_error(str(self.path), "keys of items that exist", shorten(unknown))
 
 
 def _read_toml(path: Path, out: Entries, faults: FaultList) -> None:
@@ -315,7 +307,7 @@ def _item_set(
 ) -> ItemSet:
     """The items of a source, each by its id, where it stands, and what makes it."""
     files, faults = Files(folder), FaultList()
-    separate = KeyFile.read(keys, faults)
+    separate = KeyFile(keys, faults)
     stimuli = read_stimuli(folder, files, faults)
     items, found, names = list[Item](), list[Key](), list[str]()
     for name, where, make in entries:
@@ -383,9 +375,8 @@ def _stimulus(path: Path, files: Files) -> Stimulus:
         if not isinstance(value, str):
             raise content_error(where, f"{name} as text", shorten(value))
     html = markdown_html(body, where, files.address_of(where))
-    return make_stimulus(
-        path.stem, values.get("title", ""), values.get("language", ""), html, where
-    )
+    with located(where):
+        return Stimulus(id=path.stem, content_html=html, **values)
 
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")

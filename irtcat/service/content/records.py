@@ -37,13 +37,7 @@ from irtcat.service.content.fields import (
     set_field,
     text_of,
 )
-from irtcat.service.content.html import (
-    choice_spans,
-    clean_html,
-    media_names,
-    part_names,
-    plain_text,
-)
+from irtcat.service.content.html import choice_spans, clean_html, media_names, part_names, shows
 from irtcat.service.content.media import check_media, media_name, media_type
 
 MOST_HTML = 200_000
@@ -285,7 +279,7 @@ class Item(Record):
         if not self.direction and self.language:
             set_field(self, "direction", _direction(self.language))
         self._check_parts(where)
-        if not (_shows(self.prompt) or self.inline or self.parts or self.picture):
+        if not (shows(self.prompt) or self.inline or self.parts or self.picture):
             raise content_error(where, "a prompt", "an empty one")
         self._check_choices(where)
         for name, kinds in ONLY_IN.items():
@@ -311,9 +305,8 @@ class Item(Record):
         ids = (*self.choice_ids, *(option.id for option in self.options))
         repeated = sorted({name for name in ids if ids.count(name) > 1})
         if repeated:
-            raise content_error(
-                where, "choices of different ids", f"repeats of {shorten(repeated)}"
-            )
+            got = f"repeats of {shorten(repeated)}"
+            raise content_error(where, "choices of different ids", got)
         kind = KINDS[self.kind]
         if not kind.has_choices and ids:
             raise content_error(where, f"no choices in an item of the kind {self.kind}", len(ids))
@@ -327,7 +320,7 @@ class Item(Record):
         for choice in (*self.choices, *self.options):
             if choice.area and self.picture is None:
                 raise content_error(where, "areas only in an item with a picture", choice.id)
-            if not (_shows(choice.content_html) or choice.area or gaps):
+            if not (shows(choice.content_html) or choice.area or gaps):
                 raise content_error(where, f"content of choice {choice.id}", "an empty one")
         self._check_limits(where, len(self.values))
 
@@ -439,7 +432,7 @@ class Stimulus(Record):
     def check(self, where: str) -> None:
         """Sanitise the HTML, which must show something."""
         set_field(self, "content_html", clean_html(self.content_html, where))
-        if not _shows(self.content_html):
+        if not shows(self.content_html):
             raise content_error(where, "content", "an empty one")
 
     @property
@@ -486,11 +479,6 @@ class Media(Record):
         """The file as a JSON document, its data in Base64."""
         data = base64.b64encode(self.data).decode("ascii")
         return {"name": self.name, "type": self.type, "data": data}
-
-
-def _shows(html: str) -> bool:
-    """Whether HTML shows anything."""
-    return bool(plain_text(html) or media_names(html))
 
 
 def _direction(language: str) -> str:

@@ -268,9 +268,8 @@ def check_against_bank(items: ItemSet, bank: ItemBank, ids: Sequence[str] | None
     if faults:
         shown = "; ".join(faults[:10])
         rest = f"; and {len(faults) - 10} more" if len(faults) > 10 else ""
-        left_out = (
-            f" Left out when the items were read: {' '.join(items.notes)}" if items.notes else ""
-        )
+        notes = " ".join(items.notes)
+        left_out = f" Left out when the items were read: {notes}" if notes else ""
         raise InputError(f"The items must fit the bank: {shown}{rest}.{left_out}")
 
 

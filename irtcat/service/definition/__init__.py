@@ -2,7 +2,6 @@
 
 from irtcat.service.base.records import Fault
 from irtcat.service.definition.checking import TRANSLATED, check_definition, pool_of
-from irtcat.service.definition.fields import DefinitionError, seconds_of
 from irtcat.service.definition.publishing import (
     PublishingReport,
     exposure_parameters,
@@ -23,6 +22,7 @@ from irtcat.service.definition.records import (
     Adaptive,
     Break,
     Cut,
+    DefinitionError,
     Fixed,
     Instructions,
     Practice,
@@ -30,6 +30,7 @@ from irtcat.service.definition.records import (
     ScoreScale,
     Section,
     TestDefinition,
+    seconds_of,
     time_factor,
 )
 from irtcat.service.definition.results import (

@@ -11,11 +11,12 @@ from irtcat.cat import prepare, start
 from irtcat.cat.rules import single_rules
 from irtcat.models import item_categories
 from irtcat.service.base.records import Fault
-from irtcat.service.definition.fields import DefinitionError
 from irtcat.service.definition.records import (
     Adaptive,
     Break,
+    DefinitionError,
     Fixed,
+    Instructions,
     Practice,
     Section,
     TestDefinition,
@@ -79,6 +80,15 @@ def pool_of(definition: TestDefinition, section: Adaptive, bank: ItemBank) -> It
     return pool
 
 
+def scored_items(definition: TestDefinition, bank: ItemBank) -> list[str]:
+    """Ids of the items whose answers may enter the score, in the bank's order."""
+    ids = set[str]()
+    for section in definition.scored_sections:
+        own = section.items if isinstance(section, Fixed) else pool_of(definition, section, bank)
+        ids.update(own)
+    return [name for name in bank if name in ids]
+
+
 def check_definition(
     definition: TestDefinition, bank: ItemBank, items: Any = None
 ) -> tuple[str, ...]:
@@ -103,7 +113,7 @@ def check_definition(
         >>> test = TestDefinition(title="A", sections=[Adaptive(config={"max_items": 50})])
         >>> check_definition(test, bank)
         Traceback (most recent call last):
-        irtcat.service.definition.fields.DefinitionError: The `sections[1].config.max_items` field
+        irtcat.service.definition.records.DefinitionError: The `sections[1].config.max_items` field
         must be at most 40, the number of scored items in the bank. Got 50.
     """
     if not isinstance(bank, ItemBank):
@@ -155,11 +165,8 @@ def _checked_pool(
     try:
         pool = pool_of(definition, section, bank)
     except InputError as error:
-        faults.append(
-            Fault(
-                f"{where}.where", str(error).replace("`where` argument", f"`{where}.where` field")
-            )
-        )
+        text = str(error).replace("`where` argument", f"`{where}.where` field")
+        faults.append(Fault(f"{where}.where", text))
         return None
     known, before = set(pool), len(faults)
     for name, ids in (("first", [section.config.first]), ("enemies", section.config.enemies)):
@@ -193,11 +200,8 @@ def _content_faults(
 ) -> list[Fault]:
     """Items of a section without content, or whose keys cannot score them."""
     ids = section.items if pool is None else tuple(pool)
-    field = (
-        f"{where}.config"
-        if isinstance(section, Adaptive) and not section.items
-        else (f"{where}.items")
-    )
+    part = "config" if isinstance(section, Adaptive) and not section.items else "items"
+    field = f"{where}.{part}"
     out, known = [], set(bank)
     is_scored = isinstance(section, Adaptive) or (isinstance(section, Fixed) and section.scored)
     if is_scored:
@@ -298,9 +302,7 @@ def _language_warnings(
 
 
 def _bank_warnings(bank: ItemBank) -> Iterable[str]:
-    flagged = [
-        name for name, flags in zip(bank.item_ids.tolist(), bank.flags(), strict=True) if flags
-    ]
+    flagged = [name for name, flags in zip(bank, bank.flags(), strict=True) if flags]
     if flagged:
         yield f"Items are flagged in the bank: {shorten(flagged)}. See its `flag` column."
     parameters = bank.to_frame()
@@ -338,32 +340,22 @@ def _time_warnings(definition: TestDefinition, pools: dict[int, ItemBank]) -> It
     for at, section in enumerate(definition.sections, start=1):
         if not isinstance(section, (Practice, Adaptive, Fixed)):
             continue
-        limit, each = section.time_limit, section.item_time_limit
-        n_items = (
-            section.config.total_items if isinstance(section, Adaptive) else len(section.items)
-        )
+        limit, each, n_items = section.time_limit, section.item_time_limit, len(section.items)
+        if isinstance(section, Adaptive):
+            n_items = section.config.total_items
         if limit is not None:
             limits.append(limit)
             if limit / n_items < LEAST_SECONDS:
-                yield (
-                    f"Section {at} leaves {limit / n_items:.0f} seconds for each of up to "
-                    f"{n_items} items."
-                )
+                each_has = f"{limit / n_items:.0f} seconds for each of up to {n_items} items"
+                yield f"Section {at} leaves {each_has}."
             if each is not None and each > limit:
                 yield f"Section {at} has a time limit for an item above that of the section."
             if definition.time_limit is not None and limit > definition.time_limit:
                 yield f"Section {at} has a time limit above that of the whole test."
     total = definition.time_limit
-    if (
-        total is not None
-        and limits
-        and sum(limits) < total / 2
-        and len(limits)
-        == sum(
-            not isinstance(section, Break) and section.kind != "instructions"
-            for section in definition.sections
-        )
-    ):
+    pages = sum(isinstance(section, (Break, Instructions)) for section in definition.sections)
+    all_limited = limits and len(limits) == len(definition.sections) - pages
+    if total is not None and all_limited and sum(limits) < total / 2:
         yield "The sections end before half of the time limit of the whole test has passed."
     if total is not None and max(limits, default=0) <= total < sum(limits):
         yield (
@@ -386,18 +378,15 @@ def _pool_warnings(
             f"Section {at} has {pool.n_items} items for tests of up to {config.max_items}: tests "
             "will have many items in common."
         )
-    rules = single_rules(config.stopping)
+    rules, wanted = single_rules(config.stopping), definition.cut_thetas
     if {rule.name for rule in rules} & EARLY and config.least_length < 5:
         yield f"Section {at} may end after {max(config.least_length, 1)} items: set `min_items`."
     for rule in rules:
-        cuts = rule.get("cuts")
-        wanted = definition.cut_thetas
-        if cuts is not None and (
-            len(np.atleast_1d(cuts)) != len(wanted)
-            or not np.allclose(np.atleast_1d(cuts), wanted, atol=0.02)
-        ):
+        if rule.get("cuts") is None:
+            continue
+        cuts = np.atleast_1d(rule.get("cuts"))
+        if len(cuts) != len(wanted) or not np.allclose(cuts, wanted, atol=0.02):
             yield (
-                f"The rule {rule.name} of section {at} classifies at theta "
-                f"{shorten(np.atleast_1d(cuts))}, and the cut scores are at "
-                f"{shorten(np.round(wanted, 3))}."
+                f"The rule {rule.name} of section {at} classifies at theta {shorten(cuts)}, and "
+                f"the cut scores are at {shorten(np.round(wanted, 3))}."
             )

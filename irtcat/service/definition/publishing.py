@@ -1,6 +1,6 @@
 """The report that is stored with a published test: simulated takers, errors, levels, exposure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from irtcat.cat import (
 from irtcat.models import item_categories
 from irtcat.scale import ordered_item_booklet
 from irtcat.scoring import score
-from irtcat.service.definition.checking import check_definition, pool_of
+from irtcat.service.definition.checking import check_definition, pool_of, scored_items
 from irtcat.service.definition.records import Adaptive, Fixed, TestDefinition
 from irtcat.service.definition.results import categories_as_responses, normal_se
 
@@ -134,10 +134,7 @@ class PublishingReport:
             InputError: for another document.
         """
         try:
-            tables = {
-                name: _table(document["tables"][name]["columns"], document["tables"][name]["rows"])
-                for name in TABLES
-            }
+            tables = {name: _table(**document["tables"][name]) for name in TABLES}
             figures = {
                 name: np.nan if value is None else float(value)
                 for name, value in document["figures"].items()
@@ -146,21 +143,13 @@ class PublishingReport:
                 name: Classification.from_json(entry)
                 for name, entry in document["classifications"].items()
             }
+            others: dict[str, Any] = {name: read(document[name]) for name, read in PLAIN.items()}
             return PublishingReport(
-                definition=str(document["definition"]),
-                bank=str(document["bank"]),
-                n_simulated=int(document["n_simulated"]),
-                seed=int(document["seed"]),
-                response_probability=float(document["response_probability"]),
-                figures=figures,
-                tables=tables,
-                classifications=classifications,
-                flags=tuple(document["flags"]),
+                figures=figures, tables=tables, classifications=classifications, **others
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(
-                f"The `document` argument must be a publishing report. Got an error: {error!r}."
-            ) from None
+            must = "must be a publishing report. Got an error"
+            raise InputError(f"The `document` argument {must}: {error!r}.") from None
 
     def summary(self) -> str:
         """The report on one page of text."""
@@ -207,6 +196,12 @@ class PublishingReport:
     def __str__(self) -> str:
         return self.summary()
 
+
+PLAIN: dict[str, Callable[[Any], Any]] = {
+    **{"definition": str, "bank": str, "n_simulated": int, "seed": int},
+    **{"response_probability": float, "flags": tuple},
+}
+"""How the plain fields of a report are read."""
 
 TEXT = {"section", "rule", "group", "item", "level", "method", "cut"}
 """Columns of text."""
@@ -290,11 +285,8 @@ def publish_report(
         parameters = exposure_parameters(definition, bank, seed)
     simulated = _simulated(definition, bank, n_simulated, seed, parameters)
     classifications, flags = _classifications(definition, bank, simulated)
-    flags += [
-        f"Section {at + 1}: {flag}"
-        for at, report in simulated.reports.items()
-        for flag in report.flags()
-    ]
+    for at, report in simulated.reports.items():
+        flags += [f"Section {at + 1}: {flag}" for flag in report.flags()]
     flags += _figure_flags(definition, simulated)
     return PublishingReport(
         definition=definition.hash(),
@@ -377,9 +369,8 @@ def _simulated(
     for at, section in enumerate(definition.sections):
         if isinstance(section, Adaptive):
             pool = pool_of(definition, section, bank)
-            report = simulate(
-                pool, truth, section.config, int(seeds[at]), counts=parameters.get(at)
-            )
+            counts = parameters.get(at)
+            report = simulate(pool, truth, section.config, int(seeds[at]), counts=counts)
             is_pretest = pretest_of(pool, section.config)
             _add_answers(values, report, bank.positions(pool.item_ids), is_pretest)
             n_pretest = is_pretest[np.maximum(report.items, 0)] & (report.items >= 0)
@@ -391,19 +382,12 @@ def _simulated(
             values[:, columns] = answers.values
             lengths[at] = np.full(len(truth), len(columns))
             fixed += section.items
-    ability = score(
-        bank,
-        categories_as_responses(bank, values),
-        definition.score.method,
-        level=definition.score.level,
-    )
+    responses, scale = categories_as_responses(bank, values), definition.score
+    ability = score(bank, responses, scale.method, level=scale.level)
     return _Simulated(
         n=n,
         truth=truth,
-        theta=np.asarray(ability.theta, float),
-        se=np.asarray(ability.se, float),
-        lower=np.asarray(ability.lower, float),
-        upper=np.asarray(ability.upper, float),
+        **{it: np.asarray(getattr(ability, it), float) for it in ("theta", "se", "lower", "upper")},
         lengths=lengths,
         reports=reports,
         points=values[:, bank.positions(fixed)].sum(axis=1, dtype=int) if fixed else None,
@@ -424,23 +408,8 @@ def _add_answers(
 
 def _first_sessions(report: Report, n: int) -> Report:
     """The report of the first ``n`` sessions."""
-    per_session = (
-        "subject_ids",
-        "truth",
-        "theta",
-        "se",
-        "n_items",
-        "stop",
-        "items",
-        "answers",
-        "thetas",
-        "ses",
-        "score",
-        "score_sd",
-        "priors",
-        "relaxed",
-    )
-    arrays = {name: getattr(report, name)[:n] for name in per_session}
+    names = "subject_ids truth theta se n_items stop items answers thetas ses score score_sd"
+    arrays = {name: getattr(report, name)[:n] for name in f"{names} priors relaxed".split()}
     unused = None if report.unused is None else report.unused[:n]
     return replace(report, **arrays, unused=unused)
 
@@ -458,6 +427,7 @@ def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, flo
     exact = scale.exact_score(theta)
     clipped = (exact < scale.lowest - scale.step / 2) | (exact >= scale.highest + scale.step / 2)
     varies = np.ptp(truth) > 0 and np.ptp(theta) > 0
+    csem = np.sqrt((se[finite] ** 2).mean()) if finite.any() else np.nan
     return {
         "rmse": float(np.sqrt(((theta - truth) ** 2).mean())),
         "bias": float((theta - truth).mean()),
@@ -466,9 +436,7 @@ def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, flo
         "coverage": float(((lower <= truth) & (truth <= upper)).mean()),
         "mean_items": float(simulated.total[takers].mean()),
         "clipped": float(clipped.mean()),
-        "csem_score": float(scale.sd * np.sqrt((se[finite] ** 2).mean()))
-        if finite.any()
-        else np.nan,
+        "csem_score": float(scale.sd * csem),
     }
 
 
@@ -478,16 +446,8 @@ def _lengths(simulated: _Simulated) -> pd.DataFrame:
     for section, lengths in [*named, ("all", simulated.total)]:
         values = lengths[simulated.population]
         quantiles = {f"q{100 * q:02.0f}": float(np.quantile(values, q)) for q in QUANTILES}
-        rows.append(
-            {
-                "section": section,
-                "mean": values.mean(),
-                "sd": values.std(),
-                "fewest": int(values.min()),
-                **quantiles,
-                "most": int(values.max()),
-            }
-        )
+        moments = {"mean": values.mean(), "sd": values.std(), "fewest": int(values.min())}
+        rows.append({"section": section, **moments, **quantiles, "most": int(values.max())})
     return pd.DataFrame(rows)
 
 
@@ -503,12 +463,8 @@ def _endings(simulated: _Simulated) -> pd.DataFrame:
 def _errors(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
     """Errors by ability, of the takers on the grid."""
     takers = ~simulated.population & np.isfinite(simulated.theta)
-    table = errors_by_ability(
-        simulated.truth[takers],
-        simulated.theta[takers],
-        simulated.se[takers],
-        simulated.total[takers],
-    )
+    truth, theta, se = simulated.truth[takers], simulated.theta[takers], simulated.se[takers]
+    table = errors_by_ability(truth, theta, se, simulated.total[takers])
     table.insert(1, "score", definition.score.reported_score(table["theta"].to_numpy()))
     for name in ("bias", "csem", "se"):
         table[f"{name}_score"] = definition.score.sd * table[name]
@@ -519,32 +475,23 @@ def _exposure(simulated: _Simulated) -> pd.DataFrame:
     rows = []
     for at, report in simulated.reports.items():
         rate = report.exposure()["rate"]
-        rows.append(
-            {
-                "section": str(at + 1),
-                "max_rate": rate.max(),
-                "mean_rate": rate.mean(),
-                "never_used": (rate == 0).mean(),
-                "overlap": report.overlap(),
-            }
-        )
+        never = (rate == 0).mean()
+        rows.append((str(at + 1), rate.max(), rate.mean(), never, report.overlap()))
     columns = ["section", "max_rate", "mean_rate", "never_used", "overlap"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _item_rates(simulated: _Simulated) -> pd.DataFrame:
-    frames = [
-        pd.DataFrame(
-            {
-                "section": str(at + 1),
-                "item": report.item_ids.astype(object),
-                "rate": report.exposure()["rate"].to_numpy(),
-            }
-        )
-        for at, report in simulated.reports.items()
-    ]
-    blank = pd.DataFrame({"section": [], "item": [], "rate": []})
-    return pd.concat(frames, ignore_index=True) if frames else blank
+    frames = []
+    for at, report in simulated.reports.items():
+        ids, rate = report.item_ids.astype(object), report.exposure()["rate"].to_numpy()
+        frames.append(pd.DataFrame({"section": str(at + 1), "item": ids, "rate": rate}))
+    return _stacked(frames, "section item rate")
+
+
+def _stacked(frames: list[pd.DataFrame], columns: str) -> pd.DataFrame:
+    """Tables one below the other; only the columns where there are none."""
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns.split())
 
 
 def _content(simulated: _Simulated) -> pd.DataFrame:
@@ -563,33 +510,17 @@ def _content(simulated: _Simulated) -> pd.DataFrame:
         frame = report.content().reset_index()
         frame.insert(0, "section", str(at + 1))
         frames.append(frame.assign(satisfied=kept.mean()))
-    columns = [
-        "section",
-        "group",
-        "least_share",
-        "most_share",
-        "planned",
-        "least",
-        "most",
-        "in_bank",
-        "mean",
-        "fewest",
-        "greatest",
-        "satisfied",
-    ]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    plan_columns = "section group least_share most_share planned least most in_bank"
+    return _stacked(frames, f"{plan_columns} mean fewest greatest satisfied")
 
 
 def _levels(definition: TestDefinition, simulated: _Simulated) -> pd.DataFrame:
     cuts = np.array(definition.cut_thetas)
     takers = simulated.population & np.isfinite(simulated.theta)
-    shares = {
-        name: np.bincount(
-            np.searchsorted(cuts, values[takers], side="right"), minlength=len(cuts) + 1
-        )
-        / takers.sum()
-        for name, values in (("true", simulated.truth), ("observed", simulated.theta))
-    }
+    shares = {}
+    for name, values in (("true", simulated.truth), ("observed", simulated.theta)):
+        levels = np.searchsorted(cuts, values[takers], side="right")
+        shares[name] = np.bincount(levels, minlength=len(cuts) + 1) / takers.sum()
     starts = [definition.score.lowest, *(cut.from_score for cut in definition.cuts)]
     return pd.DataFrame({"level": definition.labels, "from": starts, **shares})
 
@@ -644,17 +575,6 @@ def _expected_points(form: ItemBank, theta: FloatArray) -> FloatArray:
 def _classification_table(
     definition: TestDefinition, classifications: Mapping[str, Classification]
 ) -> pd.DataFrame:
-    columns = [
-        "method",
-        "cut",
-        "score",
-        "accuracy",
-        "false_positive",
-        "false_negative",
-        "consistency",
-        "kappa",
-        "above",
-    ]
     frames = []
     for method, classification in classifications.items():
         frame = classification.to_frame().reset_index(drop=True)
@@ -663,19 +583,13 @@ def _classification_table(
         scores = [*(cut.from_score for cut in definition.cuts), np.nan]
         frame.insert(2, "score", scores)
         frames.append(frame)
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+    columns = "method cut score accuracy false_positive false_negative consistency kappa above"
+    return _stacked(frames, columns)
 
 
 def _bookmark(definition: TestDefinition, bank: ItemBank, rp: float) -> pd.DataFrame:
     """The ordered item booklet of all items of the test, on the reported scale."""
-    ids = {
-        item
-        for section in definition.scored_sections
-        for item in (
-            section.items if isinstance(section, Fixed) else pool_of(definition, section, bank)
-        )
-    }
-    table = ordered_item_booklet(bank.subset([item for item in bank if item in ids]), rp)
+    table = ordered_item_booklet(bank.subset(scored_items(definition, bank)), rp)
     scale, theta = definition.score, table["theta"].to_numpy()
     level = np.searchsorted(definition.cut_thetas, theta, side="right")
     labels = np.array([*definition.labels, None], dtype=object)

@@ -8,8 +8,7 @@ from typing import Any
 from irtcat._common.checks import InputError, one_line, shorten
 from irtcat._files import check_regular, read_bytes
 from irtcat.service.base.records import Fault
-from irtcat.service.definition.fields import DefinitionError
-from irtcat.service.definition.records import TestDefinition
+from irtcat.service.definition.records import DefinitionError, TestDefinition
 
 MOST_BYTES = 2**20
 """Largest definition or text of instructions: a test of 1,000 sections takes a third of it."""

@@ -2,18 +2,23 @@
 
 # ruff: noqa: RUF009 (`setting` returns a dataclass field; other defaults are frozen records)
 
+import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
+from unicodedata import category
 
 import numpy as np
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import InputError, argument_error, is_number, shorten
 from irtcat._files import json_hash, json_value
 from irtcat.cat import Config
+from irtcat.service.base import records
 from irtcat.service.base.records import (
     Fault,
     Invalid,
+    RecordError,
     flag,
     hint,
     list_of,
@@ -25,7 +30,100 @@ from irtcat.service.base.records import (
     reported,
     setting,
 )
-from irtcat.service.definition.fields import Record, duration, ids, line, text
+
+
+class DefinitionError(RecordError):
+    """A test definition that cannot be used; the message lists all faults."""
+
+    noun = "The test definition has"
+
+
+class Record(records.Record):
+    """A record of a test definition."""
+
+    error = DefinitionError
+
+
+def text(value: Any, where: str = "", faults: Any = ()) -> str:
+    """Reads a text of several lines; it may be empty."""
+    if not isinstance(value, str) or any(
+        category(character) in ("Cc", "Cs") and character not in "\r\n\t" for character in value
+    ):
+        raise Invalid("text without control characters", value)
+    return value.replace("\r\n", "\n")
+
+
+def line(value: Any, where: str = "", faults: Any = ()) -> str:
+    """Reads a text of one line, not empty."""
+    if not isinstance(value, str) or not value.strip() or "\n" in value or "\t" in value:
+        raise Invalid("one line of text, not empty", value)
+    return text(value).strip()
+
+
+def ids(value: Any, where: str = "", faults: Any = ()) -> tuple[str, ...]:
+    """Reads ids that differ; whole numbers become text."""
+    if not isinstance(value, (list, tuple)):
+        raise Invalid("a list of ids", value)
+    out = []
+    for entry in value:
+        is_text = isinstance(entry, str) and entry.strip() and entry.isprintable()
+        if not is_text and (not isinstance(entry, int) or isinstance(entry, bool)):
+            raise Invalid("a list of ids as text, none empty", entry)
+        out.append(str(entry))
+    repeated = sorted({entry for entry in out if out.count(entry) > 1})
+    if repeated:
+        raise Invalid("a list with every id once", repeated)
+    return tuple(out)
+
+
+UNITS = dict.fromkeys(("s", "sec", "second"), 1.0) | dict.fromkeys(("min", "minute"), 60.0)
+UNITS |= dict.fromkeys(("h", "hour"), 3600.0)
+"""Seconds of each unit of time; the plural of the long names is accepted too."""
+
+SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+DURATION = 'seconds as a number above 0, or a time such as "45 min" or "1 h 30 min"'
+
+
+def seconds_of(value: Any) -> float:
+    """A time in seconds, from a number of seconds or text.
+
+    Args:
+        value: seconds, or numbers with units: s, sec, second(s), min, minute(s), h, hour(s), each
+            unit once and larger ones first.
+
+    Raises:
+        InputError: for other text, or a time that is not above 0 and finite.
+
+    Example:
+        >>> seconds_of("1 h 30 min"), seconds_of(90), seconds_of("2.5 minutes")
+        (5400.0, 90.0, 150.0)
+    """
+    try:
+        return duration(value)
+    except Invalid as wrong:
+        raise InputError(f"A time must be {wrong.must}. Got {shorten(wrong.got)}.") from None
+
+
+def duration(value: Any, where: str = "", faults: Any = ()) -> float:
+    """Reads a time; see `seconds_of`."""
+    seconds = value
+    if isinstance(value, str):
+        spans = SPAN.findall(value.lower())
+        rest = SPAN.sub("", value.lower())
+        sizes = [UNITS.get(unit, UNITS.get(unit.removesuffix("s") or unit)) for _, unit in spans]
+        rising = any(
+            after is None or before is None or after >= before
+            for before, after in itertools.pairwise(sizes)
+        )
+        if not spans or rest.strip() or None in sizes or rising:
+            raise Invalid(DURATION, value)
+        seconds = sum(
+            float(amount) * size for (amount, _), size in zip(spans, sizes, strict=True) if size
+        )
+    if not is_number(seconds) or seconds <= 0:
+        raise Invalid(DURATION, value)
+    return float(seconds)
+
 
 SHOWN = ("score", "interval", "level", "topics")
 """What a score report may show to the test taker."""
@@ -434,10 +532,9 @@ class Accommodations(Record):
 
     def faults(self) -> list[Fault]:
         """What is wrong between the fields."""
-        repeated = len(set(self.allowed)) < len(self.allowed)
-        return (
-            [Fault.of("allowed", "a list of words that differ", self.allowed)] if repeated else []
-        )
+        if len(set(self.allowed)) == len(self.allowed):
+            return []
+        return [Fault.of("allowed", "a list of words that differ", self.allowed)]
 
 
 LEAST_ABANDONED = 3600.0
@@ -536,9 +633,8 @@ class TestDefinition(Record):
                 must = f"above {scale.lowest:g} and at most {scale.highest:g}, the reported scores"
                 out.append(Fault.of(name, must, cut.from_score))
             elif cut.from_score <= last and at > 1:
-                out.append(
-                    Fault.of(name, f"above that of the cut before ({last:g})", cut.from_score)
-                )
+                must = f"above that of the cut before ({last:g})"
+                out.append(Fault.of(name, must, cut.from_score))
             if not scale.is_reportable(cut.from_score):
                 must = f"a score with at most {scale.decimals} decimals, as `score.decimals` says"
                 out.append(Fault.of(name, must, cut.from_score))
@@ -548,9 +644,8 @@ class TestDefinition(Record):
         if repeated:
             out.append(Fault.of("cuts", "levels with labels that differ", repeated))
         if "level" in scale.show and not self.cuts:
-            out.append(
-                Fault.of("score.show", "a list without level, since there are no cuts", scale.show)
-            )
+            must = "a list without level, since there are no cuts"
+            out.append(Fault.of("score.show", must, scale.show))
         return out
 
     @property

@@ -1,21 +1,31 @@
-"""Attempts that a platform opens, one per link and person."""
+"""Attempts that a platform opens, one per link and person, and their grades for its gradebook.
 
+Grades are scores of Assignment and Grade Services 2.0.
+"""
+
+import logging
 import re
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from fastapi import FastAPI
 
 from irtcat._common.checks import InputError
-from irtcat.service.attempts.attempt import opened
-from irtcat.service.attempts.beginning import Device, begin
+from irtcat.service.attempts.attempt import Attempt, attempt_of, opened
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.people import add_person, issue_ticket
+from irtcat.service.attempts.results import attempt_result, waiting_items
+from irtcat.service.attempts.taking import Device, begin
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError
+from irtcat.service.lti.connection import SCORE_MAXIMUM, Connection, PlatformError, connection_of
 from irtcat.service.lti.launching import Launch, LaunchError
 from irtcat.service.lti.platforms import Platform, platform
-from irtcat.service.outbox.sending import WAITING
+from irtcat.service.outbox.sending import GRADES, WAITING
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, AttemptChanged, Service, digest_of, new_secret
+from irtcat.service.storage.context import AttemptChanged, Service, digest_of, new_secret
 
 ACTOR = "lti:{}"
 """Who acts, in the audit log: the platform by its id."""
@@ -52,14 +62,15 @@ def _row(service: Service, launch: Launch, known: Platform) -> Any:
         sa.select(rows, tables.attempts.c.status)
         .join(people, people.c.id == rows.c.person)
         .join(tables.attempts, tables.attempts.c.id == rows.c.attempt)
-        .where(
-            rows.c.platform == launch.platform,
-            rows.c.deployment == launch.deployment,
-            rows.c.link == launch.link,
-            people.c.external == external_id(known.issuer, launch.subject),
-        )
+        .where(*_of_link(launch), people.c.external == external_id(known.issuer, launch.subject))
     )
     return service.row(statement)
+
+
+def _of_link(launch: Launch) -> list[Any]:
+    """The conditions of the attempts that a link opened."""
+    names = ("platform", "deployment", "link")
+    return [tables.lti_attempts.c[name] == getattr(launch, name) for name in names]
 
 
 def external_id(issuer: str, subject: str) -> str:
@@ -124,22 +135,10 @@ def _begin(service: Service, launch: Launch, known: Platform) -> Device:
     except InputError as error:
         raise LaunchError(f"The link's custom parameter is not valid. {error}") from None
     started = begin(service, ticket.token)
-    service.insert(
-        tables.lti_attempts,
-        attempt=started.attempt,
-        platform=known.id,
-        deployment=launch.deployment,
-        link=launch.link,
-        person=person,
-        line_item=launch.line_item,
-        grade="",
-        version=0,
-        tries=0,
-        due="",
-    )
-    service.publish(
-        Acted(actor, "LTI attempt begun", {"attempt": started.attempt, "person": person})
-    )
+    row = {"attempt": started.attempt, "platform": known.id, "person": person}
+    row |= {"deployment": launch.deployment, "link": launch.link, "line_item": launch.line_item}
+    service.insert(tables.lti_attempts, **row, grade="", version=0, tries=0, due="")
+    service.acted(actor, "LTI attempt begun", attempt=started.attempt, person=person)
     return started
 
 
@@ -172,18 +171,101 @@ def link_summary(service: Service, launch: Launch) -> dict[str, int]:
     statement = (
         sa.select(tables.attempts.c.status, rows.c.grade)
         .join(tables.attempts, tables.attempts.c.id == rows.c.attempt)
-        .where(
-            rows.c.platform == launch.platform,
-            rows.c.deployment == launch.deployment,
-            rows.c.link == launch.link,
-        )
+        .where(*_of_link(launch))
     )
     found = service.rows(statement)
-    out = {
-        status: sum(row.status == status for row in found)
-        for status in ("running", "paused", "finished", "void")
+    statuses, grades = Counter(row.status for row in found), Counter(row.grade for row in found)
+    out = {status: statuses[status] for status in ("running", "paused", "finished", "void")}
+    return out | {f"grades {grade}": grades[grade] for grade in (WAITING, SENT, FAILED)}
+
+
+log = logging.getLogger("irtcat.service")
+
+SENT, FAILED = "sent", "failed"
+"""States of a grade that does not wait."""
+
+
+def score_document(attempt: Attempt, user: str) -> dict[str, Any]:
+    """The score of an attempt as it is sent to the platform.
+
+    The reported score is mapped from the test's lowest and highest score to 0 and `SCORE_MAXIMUM`.
+    An attempt that was voided or reopened has no score, which clears an earlier one.
+    """
+    progress, scale = attempt.progress, attempt.test.definition.score
+    assert progress.last is not None
+    out: dict[str, Any] = {
+        "userId": user,
+        # The platform refuses a time that is not later than that of the score before. All of them
+        # can read milliseconds.
+        "timestamp": datetime.fromisoformat(progress.last).isoformat(timespec="milliseconds"),
+        "activityProgress": "InProgress",
+        "gradingProgress": "NotReady",
     }
-    return out | {
-        f"grades {grade}": sum(row.grade == grade for row in found)
-        for grade in ("waiting", "sent", "failed")
-    }
+    if progress.status == "void":
+        return out | {"activityProgress": "Initialized"}
+    if progress.status != "finished":
+        return out
+    out["activityProgress"] = "Completed"
+    if waiting_items(attempt):
+        return out | {"gradingProgress": "PendingManual"}
+    result = attempt_result(attempt)
+    score = None if result is None else result.scaled.score
+    if result is None or score is None:
+        return out | {"gradingProgress": "Failed"}
+    share = (score - scale.lowest) / (scale.highest - scale.lowest)
+    given = round(SCORE_MAXIMUM * share, 4)
+    out |= {"gradingProgress": "FullyGraded", "scoreGiven": given, "scoreMaximum": SCORE_MAXIMUM}
+    comment = _comment(result.shown(attempt.test.definition))
+    return out | ({"comment": comment} if comment else {})
+
+
+def _comment(report: dict[str, Any]) -> str:
+    """The part of the score report that fits in a line: what the test shows, and nothing else."""
+    parts = []
+    if report.get("score") is not None:
+        text = f"{report['score']:.15g}"  # all digits: with :g alone there are six
+        if report.get("lower") is not None:
+            text += f" ({report['lower']:.15g} to {report['upper']:.15g})"
+        parts.append(text)
+    if report.get("level"):
+        parts.append(str(report["level"]))
+    return ", ".join(parts)
+
+
+def send_due(connection: Connection, *, is_stopped: Callable[[], bool] = lambda: False) -> int:
+    """Send the grades that are due; return how many were accepted."""
+    service = connection.service
+    claimed = GRADES.claimed(service, sa.select(tables.lti_attempts), is_stopped)
+    return sum(_send(connection, row) for row in claimed)
+
+
+def _send(connection: Connection, row: Any) -> bool:
+    """Send one grade, and store the outcome; return whether it was accepted."""
+    service = connection.service
+    known = platform(service, row.platform)
+    external = sa.select(tables.people.c.external).where(tables.people.c.id == row.person)
+    user = subject_of(known.issuer, service.scalar(external) or "")
+    try:
+        if not user:
+            raise PlatformError("the person is erased", final=True)
+        score = score_document(attempt_of(service, row.attempt), user)
+        connection.post_score(known, row.line_item, score)
+    except PlatformError as error:
+        connection.forget_token(known)
+        GRADES.postpone(service, row, final=error.final)
+        about = {"platform": known.id, "attempt": row.attempt}
+        log.warning("grade not sent: %s", error, extra=about)
+        return False
+    return GRADES.change(service, row, {"grade": SENT})
+
+
+def send_again(service: Service, platform: str) -> int:
+    """Send the failed grades of a platform once more; return how many."""
+    columns = tables.lti_attempts.c
+    failed = (columns.platform == platform) & (columns.grade == FAILED)
+    return service.change(tables.lti_attempts, failed, grade=WAITING, tries=0, due=service.now())
+
+
+def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
+    """Send the grades of an application that are due; every process takes part."""
+    send_due(connection_of(app), is_stopped=is_stopped)

@@ -25,9 +25,14 @@ from irtcat._common.clock import utc_text
 from irtcat.service.accounts.oidc import TokenError, UnknownKeyError, verified_claims
 from irtcat.service.attempts.library import published_tests
 from irtcat.service.base.errors import NotFoundError, ServiceError
-from irtcat.service.lti.connection import Connection, PlatformError
+from irtcat.service.lti.connection import (
+    SCORE_MAXIMUM,
+    SCORE_SCOPE,
+    Connection,
+    PlatformError,
+    signed,
+)
 from irtcat.service.lti.platforms import Platform, is_url, platform, platform_of_login
-from irtcat.service.lti.tool import SCORE_MAXIMUM, SCORE_SCOPE, signed
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of, new_secret
 
@@ -155,8 +160,8 @@ def _store(
     }
     rows = tables.lti_launches
     with service.database.writing():
-        service.database.run(rows.delete().where(rows.c.expires < service.now()))
-        service.database.run(rows.insert(), row)
+        service.delete(rows, rows.c.expires < service.now())
+        service.insert(rows, **row)
 
 
 def _used_login(service: Service, state: str) -> tuple[Platform, str, dict[str, Any]]:
@@ -165,7 +170,7 @@ def _used_login(service: Service, state: str) -> tuple[Platform, str, dict[str, 
     where = (rows.c.token == digest_of(state)) & (rows.c.stage == LOGIN)
     with service.database.writing():
         row = service.row(sa.select(rows).where(where).with_for_update())
-        deleted = service.database.run(rows.delete().where(where)).rowcount
+        deleted = service.delete(rows, where)
     if row is None or not deleted or row.expires < service.now():
         raise LaunchError("This launch was used, or is too old. Open the test again in the course.")
     return platform(service, row.platform), row.browser, json.loads(row.document)
@@ -281,12 +286,8 @@ def _roles(value: Any) -> tuple[str, ...]:
             names.add(name.lower())
         elif prefix.startswith("http://purl.imsglobal.org/vocab/lis/v2/membership/"):
             names.add(prefix.rsplit("/", 1)[1].lower())  # a sub-role such as a teaching assistant
-    out = []
-    if names.intersection(LEARNERS):
-        out.append("learner")
-    if names.intersection(INSTRUCTORS):
-        out.append("instructor")
-    return tuple(out)
+    kinds = {"learner": LEARNERS, "instructor": INSTRUCTORS}
+    return tuple(kind for kind, known in kinds.items() if names.intersection(known))
 
 
 def _custom(value: Any) -> dict[str, str]:
@@ -322,7 +323,7 @@ def launch_of(service: Service, code: str, cookies: Mapping[str, str]) -> Launch
     row = service.row(sa.select(rows).where(where))
     if row is None or row.expires < service.now():
         raise LaunchError("This launch is too old. Open the test again in the course.")
-    launch = Launch(**{**json.loads(row.document)})
+    launch = Launch(**json.loads(row.document))
     secret = cookies.get(launch.cookie, "")
     if not hmac.compare_digest(digest_of(secret), row.browser):
         raise LaunchError(

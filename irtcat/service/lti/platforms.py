@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from irtcat._common.checks import argument_error
 from irtcat.service.attempts.library import published_test
-from irtcat.service.base.errors import ConflictError, NotFoundError
+from irtcat.service.base.errors import ConflictError, NotFoundError, found
 from irtcat.service.outbox.addresses import check_public
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, Service, new_id
+from irtcat.service.storage.context import Service, new_id
 
 KINDS = {
     "moodle": (
@@ -176,7 +176,7 @@ def add_platform(service: Service, *, actor: str, private: bool = False, **field
         if service.row(sa.select(columns.id).where(same)) is not None:
             raise ConflictError("There is a platform with this issuer and client id.")
         service.insert(tables.lti_platforms, **_to_row(vars(added)), created=service.now())
-        service.publish(Acted(actor, "LTI platform added", {"platform": added.id}))
+        service.acted(actor, "LTI platform added", platform=added.id)
     return added
 
 
@@ -195,10 +195,7 @@ def platform(service: Service, name: str) -> Platform:
     Raises:
         NotFoundError: for an unknown one.
     """
-    row = service.get(tables.lti_platforms, name)
-    if row is None:
-        raise NotFoundError("There is no such platform.")
-    return _of_row(row)
+    return _of_row(found(service.get(tables.lti_platforms, name), "platform"))
 
 
 def platform_of_login(service: Service, issuer: str, client_id: str = "") -> Platform:
@@ -225,15 +222,12 @@ def platforms(service: Service) -> pd.DataFrame:
     """All platforms, the oldest first, with their numbers of attempts and of grades to be sent."""
     columns, attempts = tables.lti_platforms.c, tables.lti_attempts.c
 
-    def count(*where: Any) -> Any:
-        counted = sa.select(sa.func.count()).where(attempts.platform == columns.id, *where)
-        return counted.scalar_subquery()
+    def count(name: str, *where: Any) -> Any:
+        own = tables.counted(tables.lti_attempts, attempts.platform == columns.id, *where)
+        return own.scalar_subquery().label(name)
 
-    numbers = [
-        count().label("attempts"),
-        count(attempts.grade == "waiting").label("waiting"),
-        count(attempts.grade == "failed").label("failed"),
-    ]
+    numbers = [count(state, attempts.grade == state) for state in ("waiting", "failed")]
+    numbers.insert(0, count("attempts"))
     statement = sa.select(tables.lti_platforms, *numbers).order_by(columns.created)
     frame = service.frame(statement)
     for name in LISTS:
@@ -265,11 +259,7 @@ def change_platform(
         if not private and changes.keys() & {"token_url", "jwks_url"}:
             _check_addresses(fields)
         service.change(tables.lti_platforms, platform_id, **_to_row(fields))
-        service.publish(
-            Acted(
-                actor, "LTI platform changed", {"platform": platform_id, "fields": sorted(changes)}
-            )
-        )
+        service.acted(actor, "LTI platform changed", platform=platform_id, fields=sorted(changes))
     return Platform(**fields)
 
 
@@ -285,7 +275,6 @@ def remove_platform(service: Service, name: str, *, actor: str) -> None:
         attempts = sa.select(tables.lti_attempts.c.attempt)
         if service.row(attempts.where(tables.lti_attempts.c.platform == name)) is not None:
             raise ConflictError("The platform opened attempts. Close it instead.")
-        launches = tables.lti_launches.delete().where(tables.lti_launches.c.platform == name)
-        service.database.run(launches)
-        service.database.run(tables.lti_platforms.delete().where(tables.lti_platforms.c.id == name))
-        service.publish(Acted(actor, "LTI platform removed", {"platform": name}))
+        service.delete(tables.lti_launches, tables.lti_launches.c.platform == name)
+        service.delete(tables.lti_platforms, name)
+        service.acted(actor, "LTI platform removed", platform=name)

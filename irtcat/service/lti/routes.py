@@ -11,7 +11,7 @@ from irtcat.service.accounts.credentials import service_of, set_cookie
 from irtcat.service.attempts.devices import remember_device
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
-from irtcat.service.lti.connection import connection_of
+from irtcat.service.lti.connection import connection_of, public_keys, tool_configuration
 from irtcat.service.lti.launching import (
     LAUNCH_LASTS,
     Launch,
@@ -21,7 +21,6 @@ from irtcat.service.lti.launching import (
     launch_of,
     verified_launch,
 )
-from irtcat.service.lti.tool import public_keys, tool_configuration
 from irtcat.service.pages import CheckedForm, PageRoute, language_of, render
 from irtcat.service.pages.taker import has_attempt, test_address
 from irtcat.service.pages.translations import spoken_time

@@ -68,9 +68,8 @@ def warm(service: Service, test: PublishedTest) -> None:
             counts: Any = test.exposure.get(at)
             if counts is None and EXPOSURE[config.exposure.name].updates:
                 counts = service.store.counts(pool, config)
-            session = Session.begin(
-                pool, config, counts=counts, pool=service.store.prepared(pool, config)
-            )
+            prepared = service.store.prepared(pool, config)
+            session = Session.begin(pool, config, counts=counts, pool=prepared)
             for _ in range(WARM_STEPS):
                 if session.is_over:
                     break
@@ -160,11 +159,8 @@ def end_due(
         Ids of attempts that could not be opened, such as one whose log was changed.
     """
     columns, failed = tables.attempts.c, []
-    statement = (
-        sa.select(columns.id)
-        .where(columns.due != "", columns.due <= service.now())
-        .order_by(columns.due)
-    )
+    is_due = (columns.due != "") & (columns.due <= service.now())
+    statement = sa.select(columns.id).where(is_due).order_by(columns.due)
     for (name,) in service.rows(statement):
         if is_stopped():
             break

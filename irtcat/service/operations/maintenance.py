@@ -75,16 +75,14 @@ def check(service: Service) -> CheckReport:
         _check_tests(service, faults)
         attempts, sessions = _check_attempts(service, faults)
         tickets = _check_tickets(service, faults)
-    return CheckReport(
-        attempts=attempts, sessions=sessions, tickets=tickets, entries=entries, faults=tuple(faults)
-    )
+    return CheckReport(attempts, sessions, tickets, entries, tuple(faults))
 
 
 def _check_audit(service: Service, faults: _Faults) -> int:
     log = service.audit_log
     with faults.found("audit log"):
         if log.last(AUDIT_LOG) is None:
-            if service.scalar(sa.select(sa.func.count()).select_from(tables.tests)):
+            if service.scalar(tables.counted(tables.tests)):
                 faults.append("audit log: empty, though tests are published")
             return 0
         return len(log.read(AUDIT_LOG, first_digest(AUDIT_HEAD, service.log_key))[0])
@@ -146,11 +144,8 @@ def _session_faults(service: Service, attempt: Attempt) -> Iterator[str]:
             continue
         events, _ = log.read(name, first_digest(json.loads(row[0]), service.log_key))
         of_session = {e["item"]: e["code"] for e in events if e["kind"] == "answer"}
-        of_attempt = {
-            item: answer.code
-            for item, answer in attempt.progress.answers.items()
-            if answer.section == at
-        }
+        given = attempt.progress.answers.items()
+        of_attempt = {item: answer.code for item, answer in given if answer.section == at}
         if of_session != of_attempt:
             both = {**of_attempt, **of_session}
             items = [i for i in both if of_attempt.get(i) != of_session.get(i)]
@@ -166,9 +161,8 @@ def _check_tickets(service: Service, faults: _Faults) -> int:
     used = {ticket.attempt: ticket for ticket in tickets if ticket.attempt}
     for ticket in tickets:
         if (ticket.status == "used") != bool(ticket.attempt):
-            faults.append(
-                f"ticket {ticket.id}: {ticket.status}, with the attempt {ticket.attempt!r}"
-            )
+            state = f"{ticket.status}, with the attempt {ticket.attempt!r}"
+            faults.append(f"ticket {ticket.id}: {state}")
         elif ticket.attempt and ticket.attempt not in heads:
             faults.append(f"ticket {ticket.id}: its attempt {ticket.attempt} is missing")
     for name, head in heads.items():
@@ -330,9 +324,8 @@ def _backup_postgresql(service: Service, path: Path) -> None:
     ):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise StoreError(
-                f"{service.database.label}: no backup ({' '.join(done.stderr.split())})."
-            )
+            reason = " ".join(done.stderr.split())
+            raise StoreError(f"{service.database.label}: no backup ({reason}).")
     path.chmod(0o600)
 
 
@@ -363,7 +356,7 @@ def copy_service(
         copied = [*(store.tables[name] for name in STORE_TABLES), *tables.metadata.sorted_tables]
         with target.database.writing(alone=True):
             for table in copied:
-                rows = target.database.run(sa.select(sa.func.count()).select_from(table))
+                rows = target.database.run(tables.counted(table))
                 if table.name != "settings" and rows.scalar_one():
                     raise InputError(f"{target.database.label}: not empty ({table.name}).")
             target.database.run(tables.settings.delete())  # drawn when the target was made

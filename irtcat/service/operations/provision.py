@@ -84,9 +84,8 @@ def definition_file(path: str | os.PathLike[str]) -> Path:
     found = sorted(file.glob("*.toml"))
     if len(found) != 1:
         names = ", ".join(entry.name for entry in found) or "none"
-        raise InputError(
-            f"{path}: expected one test definition (.toml) in the folder. Got {names}."
-        )
+        must = "expected one test definition (.toml) in the folder"
+        raise InputError(f"{path}: {must}. Got {names}.")
     return found[0]
 
 

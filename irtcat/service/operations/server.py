@@ -93,22 +93,16 @@ def application(settings: Settings | None = None) -> FastAPI:
 
     beside: list[Beside] = [closing, shadowing, warming, sweeping]
     beside += [sending(*outbox) for outbox in OUTBOXES]
-    app = create_app(
-        service,
-        secure=settings.secure,
-        observed=True,
-        limited=settings.limited,
-        url=settings.url,
-        private_webhooks=settings.private_webhooks,
-        beside=beside,
-    )
+    shared = ("secure", "limited", "url", "private_webhooks")
+    options = {name: getattr(settings, name) for name in shared}
+    app = create_app(service, observed=True, beside=beside, **options)
     add_metrics(app, settings.metrics_token)
     return app
 
 
 OUTBOXES = (
     (DELIVERIES, "outbox.webhooks:send", "messages sent"),
-    (GRADES, "lti.grades:send", "grades sent"),
+    (GRADES, "lti.attempts:send", "grades sent"),
 )
 """Outboxes, who sends their messages, and what is then done, for the log."""
 

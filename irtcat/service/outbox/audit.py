@@ -18,12 +18,8 @@ def record(service: Service, event: Acted) -> None:
     """Add an entry to the audit log."""
     with service.database.writing(alone=True):
         number, last = service.audit_log.last(LOG) or (-1, first_digest(HEAD, service.log_key))
-        entry: Event = {
-            "at": service.now(),
-            "actor": event.actor,
-            "action": event.action,
-            **event.details,
-        }
+        about = {"at": service.now(), "actor": event.actor, "action": event.action}
+        entry: Event = {**about, **event.details}
         service.audit_log.append(LOG, number + 1, last, [entry])
 
 

@@ -108,7 +108,7 @@ DELIVERIES = Outbox(tables.deliveries, "status", ("id",))
 """Messages to webhooks (`irtcat.service.outbox.webhooks`)."""
 
 GRADES = Outbox(tables.lti_attempts, "grade", ("attempt", "version"))
-"""Grades for the gradebooks of platforms (`irtcat.service.lti.grades`)."""
+"""Grades for the gradebooks of platforms (`irtcat.service.lti.attempts`)."""
 
 
 @asynccontextmanager

@@ -27,12 +27,12 @@ from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from irtcat._common.checks import argument_error
-from irtcat.service.base.errors import NotFoundError
+from irtcat.service.base.errors import found, some_of
 from irtcat.service.base.metrics import DELIVERIES as OUTCOMES
 from irtcat.service.outbox.addresses import AddressError, check_public, checked_address
 from irtcat.service.outbox.sending import DELIVERIES
 from irtcat.service.storage import tables
-from irtcat.service.storage.context import Acted, AttemptChanged, Service, TestPublished, new_id
+from irtcat.service.storage.context import AttemptChanged, Service, TestPublished, new_id
 
 EVENTS = {
     "attempt.started": "a person began a test",
@@ -71,14 +71,6 @@ def _check_url(url: str, private: bool) -> None:
         check_public("url", url, "irtcat serve --private-webhooks")
 
 
-def _check_events(events: Sequence[str]) -> None:
-    for name in events:
-        if name not in EVENTS:
-            raise argument_error("events", f"some of {', '.join(EVENTS)}", name)
-    if not events:
-        raise argument_error("events", f"at least one of {', '.join(EVENTS)}", list(events))
-
-
 def add_webhook(
     service: Service, url: str, events: Sequence[str], *, actor: str, private: bool = False
 ) -> Webhook:
@@ -90,20 +82,12 @@ def add_webhook(
         InputError: for an invalid address or event.
     """
     _check_url(url, private)
-    _check_events(events)
+    events = some_of("events", events, EVENTS)
     added = Webhook(id=new_id("w"), secret=f"whsec_{_new_key()}")
+    row = {**added.model_dump(), "url": url, "events": json.dumps(events), "status": "open"}
     with service.database.writing():
-        service.insert(
-            tables.webhooks,
-            **added.model_dump(),
-            url=url,
-            events=json.dumps(sorted(set(events))),
-            status="open",
-            created=service.now(),
-        )
-        service.publish(
-            Acted(actor, "webhook added", {"webhook": added.id, "events": sorted(set(events))})
-        )
+        service.insert(tables.webhooks, **row, created=service.now())
+        service.acted(actor, "webhook added", webhook=added.id, events=events)
     return added
 
 
@@ -127,22 +111,17 @@ def change_webhook(
     """
     if status not in (None, "open", "disabled"):
         raise argument_error("status", '"open" or "disabled"', status)
+    changes = {} if status is None else {"status": status}
     if url is not None:
         _check_url(url, private)
+        changes["url"] = url
     if events is not None:
-        _check_events(events)
+        changes["events"] = json.dumps(some_of("events", events, EVENTS))
     with service.database.writing():
-        row = service.get(tables.webhooks, webhook)
-        if row is None:
-            raise NotFoundError("There is no such webhook.")
-        service.change(
-            tables.webhooks,
-            webhook,
-            url=row.url if url is None else url,
-            events=row.events if events is None else json.dumps(sorted(set(events))),
-            status=status or row.status,
-        )
-        service.publish(Acted(actor, "webhook changed", {"webhook": webhook}))
+        found(service.get(tables.webhooks, webhook), "webhook")
+        if changes:
+            service.change(tables.webhooks, webhook, **changes)
+        service.acted(actor, "webhook changed", webhook=webhook)
 
 
 def remove_webhook(service: Service, webhook: str, *, actor: str) -> None:
@@ -152,24 +131,20 @@ def remove_webhook(service: Service, webhook: str, *, actor: str) -> None:
         NotFoundError: for an unknown webhook.
     """
     with service.database.writing():
-        messages = tables.deliveries.delete().where(tables.deliveries.c.webhook == webhook)
-        service.database.run(messages)
-        statement = tables.webhooks.delete().where(tables.webhooks.c.id == webhook)
-        if not service.database.run(statement).rowcount:
-            raise NotFoundError("There is no such webhook.")
-        service.publish(Acted(actor, "webhook removed", {"webhook": webhook}))
+        service.delete(tables.deliveries, tables.deliveries.c.webhook == webhook)
+        found(service.delete(tables.webhooks, webhook), "webhook")
+        service.acted(actor, "webhook removed", webhook=webhook)
 
 
 def webhook_table(service: Service) -> pd.DataFrame:
     """All webhooks, without their secrets, with the numbers of messages that wait or failed."""
     hooks, messages = tables.webhooks.c, tables.deliveries.c
 
-    def count(status: str) -> Any:
-        where = (messages.webhook == hooks.id) & (messages.status == status)
-        return sa.select(sa.func.count()).where(where).scalar_subquery()
-
     columns = [hooks.id, hooks.url, hooks.events, hooks.status, hooks.created]
-    counts = count("waiting").label("waiting"), count("failed").label("failed")
+    counts = []
+    for status in ("waiting", "failed"):
+        own = (messages.webhook == hooks.id, messages.status == status)
+        counts.append(tables.counted(tables.deliveries, *own).scalar_subquery().label(status))
     frame = service.frame(sa.select(*columns, *counts).order_by(hooks.created))
     return frame.assign(events=frame["events"].map(json.loads))
 
@@ -301,9 +276,7 @@ def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) ->
             DELIVERIES.change(service, row, {"status": "delivered"})
         elif not DELIVERIES.postpone(service, row):
             service.change(tables.webhooks, row.webhook, status="disabled")
-            service.publish(
-                Acted("system", "webhook disabled", {"webhook": row.webhook, "reason": fault})
-            )
+            service.acted("system", "webhook disabled", webhook=row.webhook, reason=fault)
     OUTCOMES.labels("refused" if fault else "accepted").inc()
     if fault:
         log.warning("message not delivered: %s", fault, extra={"webhook": row.webhook})

@@ -26,7 +26,7 @@ from irtcat.service.accounts.credentials import (
     service_of,
     set_cookie,
 )
-from irtcat.service.base.errors import ForbiddenError, NotFoundError
+from irtcat.service.base.errors import ForbiddenError, found
 from irtcat.service.definition import TRANSLATED
 from irtcat.service.pages.fields import TEMPLATE_GLOBALS
 from irtcat.service.pages.translations import (
@@ -77,8 +77,8 @@ def static_url(name: str) -> str:
 @router.get("/static/{version}/{name}")
 def static_file(version: str, name: str) -> Response:
     """A script, a style sheet or a picture of the pages."""
-    if name not in {path.name for path in STATIC.iterdir()} or version != _static_file(name)[1]:
-        raise NotFoundError("There is no such file.")
+    is_known = name in {path.name for path in STATIC.iterdir()}
+    found(is_known and version == _static_file(name)[1], "file")
     kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
     lasting = {"Cache-Control": f"public, max-age={YEAR}, immutable"}
     return Response(_static_file(name)[0], media_type=kind, headers=lasting)
@@ -95,7 +95,7 @@ def language_of(request: Request, preferred: str = "") -> str:
     wanted = [preferred] if preferred else []
     accepted = request.headers.get("accept-language", "")[:500]
     wanted += [part.split(";")[0].strip() for part in accepted.split(",")]
-    return next((found for found in map(translated, wanted) if found), TRANSLATED[0])
+    return next(filter(None, map(translated, wanted)), TRANSLATED[0])
 
 
 def local_path(text: str) -> str:
@@ -111,8 +111,7 @@ def local_path(text: str) -> str:
 @router.get("/language/{tag}")
 def choose_language(request: Request, tag: str, to: str = "/") -> Response:
     """Keep the language that a person chose, and go back to the page."""
-    if tag not in TRANSLATED:
-        raise NotFoundError("There is no such page.")
+    found(tag in TRANSLATED, "page")
     response = RedirectResponse(local_path(to), status_code=303)
     set_cookie(request, response, cookie_name(request, LANGUAGE), tag, seconds=YEAR)
     return response
@@ -126,26 +125,22 @@ def form_secret(request: Request) -> str:
     return request.cookies.get(cookie_name(request, FORM), "")
 
 
-def _form_secret(request: Request) -> str:
-    """The secret of this browser; a new one is set with the response."""
+def form_token(request: Request) -> str:
+    """The token of this browser's forms against requests that other sites make it send.
+
+    A browser without a secret gets a new one with the response.
+    """
     known = form_secret(request) or getattr(request.state, "form_secret", "")
     if not known:
         known = request.state.form_secret = new_secret()
-    return str(known)
-
-
-def form_token(request: Request) -> str:
-    """The token of this browser's forms against requests that other sites make it send."""
-    return csrf_token(service_of(request), _form_secret(request))
+    return csrf_token(service_of(request), str(known))
 
 
 async def _checked_form(request: Request) -> AsyncIterator[FormData]:
     async with request.form(max_files=MOST_FILES) as form:
-        sent, secret = form.get("token"), form_secret(request)
+        secret = form_secret(request)
         try:
-            check_csrf(
-                service_of(request), secret, sent if isinstance(sent, str) and secret else ""
-            )
+            check_csrf(service_of(request), secret, form_text(form, "token") if secret else "")
         except ForbiddenError:
             raise ForbiddenError(FORM_EXPIRED) from None
         yield form
@@ -167,9 +162,8 @@ def form_text(form: FormData, name: str) -> str:
 @cache
 def _environment(language: str) -> Environment:
     """Jinja2 with the translations of a language."""
-    loader = PackageLoader("irtcat.service.pages", "templates")
     environment = Environment(
-        loader=loader,
+        loader=PackageLoader("irtcat.service.pages", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -111,20 +111,14 @@ def area_shape(area: str, width: int, height: int) -> dict[str, Any]:
         x, y, horizontal, vertical = numbers
         return _shape("ellipse", {"cx": x, "cy": y, "rx": horizontal, "ry": vertical}, (x, y))
     if shape == "poly":
-        points = list(zip(numbers[::2], numbers[1::2], strict=True))
-        middle = (
-            sum(x for x, _ in points) // len(points),
-            sum(y for _, y in points) // len(points),
-        )
-        return _shape("polygon", {"points": " ".join(f"{x},{y}" for x, y in points)}, middle)
+        xs, ys = numbers[::2], numbers[1::2]
+        middle = (sum(xs) // len(xs), sum(ys) // len(ys))
+        points = " ".join(f"{x},{y}" for x, y in zip(xs, ys, strict=True))
+        return _shape("polygon", {"points": points}, middle)
     left, top, right, bottom = numbers or (0, 0, width, height)
-    sides = {
-        "x": min(left, right),
-        "y": min(top, bottom),
-        "width": abs(right - left),
-        "height": abs(bottom - top),
-    }
-    return _shape("rect", sides, ((left + right) // 2, (top + bottom) // 2))
+    corner = {"x": min(left, right), "y": min(top, bottom)}
+    sides = {"width": abs(right - left), "height": abs(bottom - top)}
+    return _shape("rect", corner | sides, ((left + right) // 2, (top + bottom) // 2))
 
 
 def _shape(tag: str, attributes: dict[str, Any], at: tuple[int, int]) -> dict[str, Any]:
@@ -226,20 +220,24 @@ def _selected(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
     return Seen([value for value in values if isinstance(value, str)])
 
 
+def _within(fields: dict[str, str], prefix: str) -> dict[str, str]:
+    """The fields whose names begin with a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in fields.items()
+        if name.startswith(prefix)
+    }
+
+
 def _matched(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
-    single = {name: value for name, value in fields.items() if name.startswith("pair.")}
-    pairs = [f"{name.removeprefix('pair.')} {value}" for name, value in single.items()]
+    pairs = [f"{choice} {value}" for choice, value in _within(fields, "pair.").items()]
     boxes = sorted({name for name in form if name.startswith(f"{prefix}pairs.")})
     pairs += [str(value) for name in boxes for value in form.getlist(name)]
     return Seen(pairs)
 
 
 def _ordered(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
-    positions = {
-        name.removeprefix("position."): value
-        for name, value in fields.items()
-        if name.startswith("position.")
-    }
+    positions = _within(fields, "position.")
     ordered = sorted(positions, key=lambda name: (len(positions[name]), positions[name]))
     double = len(set(positions.values())) < len(positions)
     return Seen(ordered, double, positions=positions)

@@ -337,10 +337,8 @@ def _advice(view: dict[str, Any], entered: Seen, language: str) -> str:
         if least == most:
             text = texts.ngettext("Select %(n)d answer.", "Select %(n)d answers.", most)
             return text % {"n": most}
-        return texts.gettext("Select from %(least)d to %(most)d answers.") % {
-            "least": least,
-            "most": most,
-        }
+        limits = {"least": least, "most": most}
+        return texts.gettext("Select from %(least)d to %(most)d answers.") % limits
     if item["numeric"]:
         return texts.gettext("Enter a number without separators of thousands, such as 1500 or 0.5.")
     return texts.gettext("Enter an answer to continue. It may be too long, or have control marks.")

@@ -6,7 +6,8 @@ import json
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Generic, TypeVar
@@ -157,6 +158,23 @@ class Loaded(Generic[ValueT]):
         self.value: ValueT | None = None
 
 
+@contextmanager
+def held(cache: Cache[Any], key: str) -> Iterator[Loaded[Any]]:
+    """What a cache has under a key, locked; after an error it is dropped, and read again."""
+    loaded: Loaded[Any] = cache.get(key, Loaded)
+    with loaded.lock:
+        try:
+            yield loaded
+        except BaseException:
+            cache.drop(key)
+            loaded.value = None
+            raise
+
+
+def _conditions(table: sa.Table, where: Sequence[Any]) -> list[Any]:
+    return [table.columns[0] == it if isinstance(it, str) else it for it in where]
+
+
 class Service:
     """The database of tests, people, tickets and attempts, and the store of their sessions.
 
@@ -225,6 +243,10 @@ class Service:
             for subscriber in self._subscribers[type(event)]:
                 subscriber(self, event)
 
+    def acted(self, actor: str, action: str, /, **details: Any) -> None:
+        """Publish that somebody did something (see `Acted`)."""
+        self.publish(Acted(actor, action, details))
+
     def now(self) -> str:
         """The time as the logs write it."""
         return utc_text(self.clock()[0])
@@ -258,9 +280,14 @@ class Service:
 
     def change(self, table: sa.Table, *where: Any, **values: Any) -> int:
         """Change rows: that of a key, as for `get`, or those of conditions; return how many."""
-        conditions = [table.columns[0] == it if isinstance(it, str) else it for it in where]
+        statement = table.update().where(*_conditions(table, where)).values(**values)
         with self.database.writing():
-            return self.database.run(table.update().where(*conditions).values(**values)).rowcount
+            return self.database.run(statement).rowcount
+
+    def delete(self, table: sa.Table, *where: Any) -> int:
+        """Delete rows, as `change` finds them; return how many."""
+        with self.database.writing():
+            return self.database.run(table.delete().where(*_conditions(table, where))).rowcount
 
     def scalar(self, statement: sa.Select[Any]) -> Any:
         """The first column of the first row of a statement; None without one."""

@@ -4,258 +4,171 @@ Documents are JSON text, times are UTC in ISO 8601 (as in the logs). What identi
 ``people`` only: logs, results and tickets refer to a random id.
 """
 
+import itertools
+from typing import Any
+
 import sqlalchemy as sa
 
 metadata = sa.MetaData()
 
 
-def text(name: str, **options: object) -> sa.Column[str]:
-    """A column of text; not null by default."""
-    return sa.Column(name, sa.Text, **{"nullable": False, **options})  # type: ignore[arg-type]
+def column(name: str, kind: Any = sa.Text, refers: str = "", **options: Any) -> sa.Column[Any]:
+    """A column without NULL; ``refers`` names the column of another table that has its values."""
+    keys = [sa.ForeignKey(refers)] if refers else []
+    return sa.Column(name, kind, *keys, **{"nullable": False, **options})
 
 
-def key(name: str, *refers: sa.ForeignKey) -> sa.Column[str]:
-    """A column of text that is, or is part of, the primary key."""
-    return sa.Column(name, sa.Text, *refers, primary_key=True)
+def key(name: str, refers: str = "", kind: Any = sa.Text) -> sa.Column[Any]:
+    """A column of the primary key."""
+    return column(name, kind, refers, primary_key=True)
 
 
-settings = sa.Table("settings", metadata, key("name"), text("value"))
+def table(name: str, *columns: Any) -> sa.Table:
+    """A table; a text among its columns has the names of columns of text."""
+    listed = [map(column, it.split()) if isinstance(it, str) else [it] for it in columns]
+    return sa.Table(name, metadata, *itertools.chain.from_iterable(listed))
+
+
+def counted(of: sa.Table, *where: Any) -> sa.Select[Any]:
+    """The number of rows of a table that satisfy conditions."""
+    return sa.select(sa.func.count()).select_from(of).where(*where)
+
+
+settings = table("settings", key("name"), "value")
 """What was drawn or chosen when the service was set up, such as the secret of its signatures."""
 
-item_sets = sa.Table("item_sets", metadata, key("hash"), text("document"), text("created"))
+item_sets = table("item_sets", key("hash"), "document created")
 """Items and stimuli, without keys."""
 
-item_keys = sa.Table(
-    "item_keys", metadata, key("item_set", sa.ForeignKey("item_sets.hash")), text("document")
-)
+item_keys = table("item_keys", key("item_set", "item_sets.hash"), "document")
 """Keys, apart from the items."""
 
-media = sa.Table(
-    "media", metadata, key("name"), text("type"), sa.Column("data", sa.LargeBinary, nullable=False)
-)
+media = table("media", key("name"), "type", column("data", sa.LargeBinary))
 """Media files by their name, which holds the hash of their contents."""
 
-tests = sa.Table(
+tests = table(
     "tests",
-    metadata,
     key("id"),
-    text("title"),
-    text("version"),
-    text("definition"),
-    text("bank"),
-    sa.Column("item_set", sa.Text, sa.ForeignKey("item_sets.hash"), nullable=False),
-    text("report"),
-    text("status"),
-    text("published"),
+    "title version definition bank",
+    column("item_set", refers="item_sets.hash"),
+    "report status published",
 )
 """Published tests, which never change; ``status`` is "open" or "retired"."""
 
-people = sa.Table(
-    "people",
-    metadata,
-    key("id"),
-    text("name"),
-    text("email"),
-    text("external", index=True),
-    text("created"),
-)
+people = table("people", key("id"), "name email", column("external", index=True), "created")
 """Who a random id stands for; a row is deleted when the person is erased."""
 
-tickets = sa.Table(
+tickets = table(
     "tickets",
-    metadata,
     key("id"),
-    text("token", unique=True),
-    sa.Column("test", sa.Text, sa.ForeignKey("tests.id"), nullable=False),
-    text("person"),
-    text("accommodations"),
-    text("opens"),
-    text("expires"),
-    text("created"),
-    text("status"),
-    text("attempt"),
+    column("token", unique=True),
+    column("test", refers="tests.id"),
+    "person accommodations opens expires created status attempt",
 )
 """Permissions to take a test once.
 
 ``token`` is a digest, ``status`` "open", "used" or "revoked".
 """
 
-attempts = sa.Table(
+attempts = table(
     "attempts",
-    metadata,
     key("id"),
-    sa.Column("test", sa.Text, sa.ForeignKey("tests.id"), nullable=False, index=True),
-    text("person", index=True),
-    text("head"),
-    text("started"),
-    text("status", index=True),
-    text("device"),
-    text("updated"),
-    text("summary"),
-    text("due", index=True),
+    column("test", refers="tests.id", index=True),
+    column("person", index=True),
+    "head started",
+    column("status", index=True),
+    "device updated summary",
+    column("due", index=True),
 )
 """One person's attempt at one test. ``status``, ``updated``, ``summary`` and ``due`` follow from
 its log; the last is when the rules end a section or the test, empty without such a time."""
 
-attempt_events = sa.Table(
-    "attempt_events",
-    metadata,
-    key("attempt", sa.ForeignKey("attempts.id")),
-    sa.Column("number", sa.Integer, primary_key=True),
-    text("event"),
-    text("digest"),
+attempt_events = table(
+    "attempt_events", key("attempt", "attempts.id"), key("number", kind=sa.Integer), "event digest"
 )
 
-attempt_seals = sa.Table(
-    "attempt_seals", metadata, key("attempt", sa.ForeignKey("attempts.id")), text("seal")
-)
+attempt_seals = table("attempt_seals", key("attempt", "attempts.id"), "seal")
 
-ratings = sa.Table(
+ratings = table(
     "ratings",
-    metadata,
-    key("attempt", sa.ForeignKey("attempts.id")),
+    key("attempt", "attempts.id"),
     key("item"),
     key("rater"),
-    text("kind"),
-    sa.Column("score", sa.Integer, nullable=False),
-    text("comment"),
-    text("rated"),
+    "kind",
+    column("score", sa.Integer),
+    "comment rated",
 )
 """Scores by people, as categories; ``kind`` is "rating" or "adjudication"."""
 
-accounts = sa.Table(
-    "accounts",
-    metadata,
-    key("name"),
-    text("password"),
-    text("roles"),
-    text("subject", index=True),
-    text("status"),
-    text("created"),
+accounts = table(
+    "accounts", key("name"), "password roles", column("subject", index=True), "status created"
 )
 """Staff. ``password`` is an argon2 hash, ``subject`` an OpenID Connect identity; either is empty
 where it is not used."""
 
-tokens = sa.Table(
-    "tokens",
-    metadata,
-    key("token"),
-    text("account", index=True),
-    text("kind"),
-    text("label"),
-    text("created"),
-    text("expires"),
-)
+tokens = table("tokens", key("token"), column("account", index=True), "kind label created expires")
 """Digests of API tokens and of signed-in browsers."""
 
-clients = sa.Table(
-    "clients", metadata, key("id"), text("secret"), text("name"), text("status"), text("created")
-)
+clients = table("clients", key("id"), "secret name status created")
 """OAuth 2.0 clients of the CAT interface; ``secret`` is a digest."""
 
-sections = sa.Table(
-    "cat_sections",
-    metadata,
-    key("id"),
-    text("client"),
-    text("bank"),
-    text("document"),
-    text("created"),
-    text("status"),
-)
+sections = table("cat_sections", key("id"), "client bank document created status")
 """Sections that clients of the CAT interface created."""
 
-ended_sessions = sa.Table("cat_ended_sessions", metadata, key("session"), text("ended"))
+ended_sessions = table("cat_ended_sessions", key("session"), "ended")
 """Sessions that clients of the CAT interface ended; their logs stay in the store."""
 
-audit_events = sa.Table(
-    "audit_events",
-    metadata,
-    key("log"),
-    sa.Column("number", sa.Integer, primary_key=True),
-    text("event"),
-    text("digest"),
-)
+audit_events = table("audit_events", key("log"), key("number", kind=sa.Integer), "event digest")
 
-audit_seals = sa.Table("audit_seals", metadata, key("log"), text("seal"))
+audit_seals = table("audit_seals", key("log"), "seal")
 
-webhooks = sa.Table(
-    "webhooks",
-    metadata,
-    key("id"),
-    text("url"),
-    text("secret"),
-    text("events"),
-    text("status"),
-    text("created"),
-)
+webhooks = table("webhooks", key("id"), "url secret events status created")
 
-deliveries = sa.Table(
+deliveries = table(
     "deliveries",
-    metadata,
     key("id"),
-    sa.Column("webhook", sa.Text, sa.ForeignKey("webhooks.id"), nullable=False, index=True),
-    text("event"),
-    text("body"),
-    sa.Column("tries", sa.Integer, nullable=False),
-    text("due", index=True),
-    text("status"),
+    column("webhook", refers="webhooks.id", index=True),
+    "event body",
+    column("tries", sa.Integer),
+    column("due", index=True),
+    "status",
 )
 """Messages to webhooks, written in the transaction of what they report."""
 
-limits = sa.Table(
-    "limits", metadata, key("name"), sa.Column("level", sa.Float, nullable=False), text("at")
-)
+limits = table("limits", key("name"), column("level", sa.Float), "at")
 """Token buckets that all processes share; ``name`` is a digest (see `base.limits`)."""
 
-lti_platforms = sa.Table(
+lti_platforms = table(
     "lti_platforms",
-    metadata,
     key("id"),
-    text("name"),
-    text("issuer"),
-    text("client_id"),
-    text("auth_url"),
-    text("token_url"),
-    text("jwks_url"),
-    text("audience"),
-    text("deployments"),
-    text("tests"),
-    text("origin"),
-    text("status"),
-    text("created"),
+    "name issuer client_id auth_url token_url jwks_url audience",
+    "deployments tests origin status created",
     sa.UniqueConstraint("issuer", "client_id"),
 )
 """Learning platforms that may open tests (see `irtcat.service.lti`)."""
 
-lti_launches = sa.Table(
+lti_launches = table(
     "lti_launches",
-    metadata,
     key("token"),
-    text("stage"),
-    sa.Column("platform", sa.Text, sa.ForeignKey("lti_platforms.id"), nullable=False),
-    text("browser"),
-    text("document"),
-    text("expires", index=True),
+    "stage",
+    column("platform", refers="lti_platforms.id"),
+    "browser document",
+    column("expires", index=True),
 )
 """Logins and launches under way, deleted when they are used or too old.
 
 ``token`` and ``browser`` are digests, ``stage`` is "login" or "launch".
 """
 
-lti_attempts = sa.Table(
+lti_attempts = table(
     "lti_attempts",
-    metadata,
-    key("attempt", sa.ForeignKey("attempts.id")),
-    sa.Column("platform", sa.Text, sa.ForeignKey("lti_platforms.id"), nullable=False),
-    text("deployment"),
-    text("link"),
-    text("person"),
-    text("line_item"),
-    text("grade", index=True),
-    sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("tries", sa.Integer, nullable=False),
-    text("due"),
+    key("attempt", "attempts.id"),
+    column("platform", refers="lti_platforms.id"),
+    "deployment link person line_item",
+    column("grade", index=True),
+    column("version", sa.Integer),
+    column("tries", sa.Integer),
+    "due",
     sa.UniqueConstraint("platform", "deployment", "link", "person"),
 )
 """Attempts that a platform opened, one per resource link and person, and the state of their grades.

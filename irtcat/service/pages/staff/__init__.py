@@ -7,16 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.api.actions import ACTIONS, Action, endpoint
 from irtcat.service.pages import CheckedForm, form_text
-from irtcat.service.pages.staff import (
-    accounts,
-    attempts,
-    items,
-    people,
-    recalibration,
-    results,
-    sign_in,
-    tests,
-)
+from irtcat.service.pages.staff import accounts, attempts, items, people, recalibration, tests
 from irtcat.service.pages.staff.base import (
     Requires,
     Visit,
@@ -49,10 +40,9 @@ def add_form(router: APIRouter, name: str, action: Action) -> None:
         fields, otherwise = action.wanted
         if fields and not any(field(form, it) for it in fields):
             raise InputError(otherwise)
-        given = {
-            it: entered(form, it, "" if entry.is_required() else entry.default)
-            for it, entry in action.fields.items()
-        }
+        given = {}
+        for it, entry in action.fields.items():
+            given[it] = entered(form, it, "" if entry.is_required() else entry.default)
         action.act(at.service, *ids.values(), actor=at.actor, **given)
         return back_to(page, name)
 
@@ -62,10 +52,7 @@ def add_form(router: APIRouter, name: str, action: Action) -> None:
     router.add_api_route(path, acting, methods=["POST"])
 
 
-PARTS = [
-    part.router
-    for part in (sign_in, accounts, tests, results, items, recalibration, people, attempts)
-]
+PARTS = [part.router for part in (accounts, tests, items, recalibration, people, attempts)]
 PARTS.append(part_router())
 for name, action in ACTIONS.items():
     if action.page:

@@ -1,17 +1,20 @@
-"""Attempts: the live board, one attempt with its log and what staff may do, and the replay."""
+"""Attempts: the live board, one of them with its log and replay, and the results of a test."""
 
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from fastapi import Depends, Response
 
 from irtcat import plot
 from irtcat.service.accounts.accounts import Account
 from irtcat.service.api.actions import ACTIONS
-from irtcat.service.attempts import library, proctoring, results
+from irtcat.service.api.schemas import attachment
+from irtcat.service.attempts import exports, library, proctoring, results
 from irtcat.service.attempts.attempt import Attempt, attempt_of
+from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.progress import COMPLETED
-from irtcat.service.base.errors import NotFoundError
+from irtcat.service.base.errors import found
 from irtcat.service.definition import Adaptive
 from irtcat.service.pages.staff.base import (
     Requires,
@@ -26,6 +29,67 @@ from irtcat.service.pages.staff.base import (
 from irtcat.service.storage import tables
 
 router = part_router()
+
+ResultsReader = Annotated[Visit, Depends(Requires("results"))]
+
+LEAST_DRAWN = 5
+"""Scores from which there is a figure of them: bars of fewer show nothing that the table does not.
+"""
+
+
+@router.get("/tests/{test}/results")
+def results_page(at: ResultsReader, test: str) -> Response:
+    """One row for each finished attempt, and figures of the scores."""
+    published = published_test(at.service, test)
+    frame = results.result_table(at.service, test)
+    names = at.names_of(frame["person"].tolist())
+    scores, errors = frame["score"].astype(float), frame["se"].astype(float)
+    points = errors[np.isfinite(errors)].mean() * published.definition.score.sd
+    labels = list(published.definition.labels)
+    levels = [(label, int((frame["level"] == label).sum())) for label in labels]
+    return at.page(
+        "results.html",
+        test=published,
+        rows=frame.to_dict("records"),
+        names=names,
+        levels=levels if len(labels) > 1 else [],
+        figures=[
+            ("Attempts", Shown.number(len(frame))),
+            ("Mean score", Shown.number(float(scores.mean()), 1)),
+            ("SD of the scores", Shown.number(float(scores.std()), 1)),
+            ("Mean standard error, points", Shown.number(float(points), 1)),
+            ("Mean number of items", Shown.number(float(frame["n_items"].astype(float).mean()), 1)),
+            ("Median time", Shown.clock(float(frame["seconds"].astype(float).median()))),
+        ],
+        has_figure=int(scores.notna().sum()) >= LEAST_DRAWN,
+    )
+
+
+@router.get("/tests/{test}/results/scores.svg")
+def scores_figure(at: ResultsReader, test: str) -> Response:
+    definition = published_test(at.service, test).definition
+    scores = results.result_table(at.service, test)["score"].astype(float).dropna()
+    found(len(scores) >= LEAST_DRAWN, "figure")
+    cuts = {cut.label: cut.from_score for cut in definition.cuts}
+    return svg(plot.score_distribution(scores, cuts))
+
+
+@router.get("/tests/{test}/export/{name}")
+def export(at: ResultsReader, test: str, name: str, names: bool = False) -> Response:
+    """A file: ``results.csv``, ``answers.csv``, or ``responses.npz`` for ``irtcat fit``.
+
+    With ``names`` the tables have names and external ids, for accounts that may see them.
+    """
+    content, kind = exports.export(at.service, test, name, at.account, names)
+    return attachment(content, kind, f"{test}-{name}")
+
+
+@router.get("/attempts/{attempt}/results.xml")
+def qti(at: ResultsReader, attempt: str) -> Response:
+    """An attempt in QTI Results Reporting 3.0."""
+    content = exports.export_attempt(at.service, attempt, actor=at.actor)
+    return attachment(content, "application/xml", f"{attempt}.xml")
+
 
 Watcher = Annotated[Visit, Depends(Requires("watch"))]
 Reader = Annotated[Visit, Depends(Requires("watch", "results"))]
@@ -46,11 +110,8 @@ EVENT_DETAILS = ("item", "reason", "text", "scope", "seconds", "section")
 def _board(at: Visit, template: str, test: str) -> Response:
     frame = proctoring.live_board(at.service, test or None)
     tests = library.published_tests(at.service)
-    running = sorted(set(frame["test"]))
-    over = [
-        (name, proctoring.exposure_over_target(at.service, name))
-        for name in ([test] if test else running)
-    ]
+    shown = [test] if test else sorted(set(frame["test"]))
+    over = [(name, proctoring.exposure_over_target(at.service, name)) for name in shown]
     return at.page(
         template,
         rows=frame.to_dict("records"),
@@ -80,9 +141,8 @@ def board_rows(at: Watcher, test: str = "") -> Response:
 def list_attempts(at: Reader, test: str = "", status: str = "", person: str = "") -> Response:
     """Attempts in any state."""
     statuses = [status] if status in STATUSES else None
-    frame = proctoring.board(
-        at.service, test or None, statuses, person=person or None, latest=SHOWN
-    )
+    of = {"test": test or None, "person": person or None}
+    frame = proctoring.board(at.service, statuses=statuses, latest=SHOWN, **of)
     tests = library.published_tests(at.service)
     return at.page(
         "attempts.html",
@@ -150,15 +210,8 @@ def _log(events: list[dict[str, Any]]) -> pd.DataFrame:
         details = {name: event[name] for name in EVENT_DETAILS if event.get(name) is not None}
         if "section" in details:
             details["section"] = int(details["section"]) + 1
-        rows.append(
-            {
-                "No.": number,
-                "Time|at": event["at"],
-                "Event": event["kind"],
-                "By": event.get("actor", ""),
-                "Details": ", ".join(f"{name} {value}" for name, value in details.items()),
-            }
-        )
+        words = ", ".join(f"{name} {value}" for name, value in details.items())
+        rows.append((number, event["at"], event["kind"], event.get("actor", ""), words))
     return pd.DataFrame(rows, columns=["No.", "Time|at", "Event", "By", "Details"])
 
 
@@ -177,15 +230,10 @@ def _actions(progress: Any) -> list[str]:
 def replay_page(at: Analyst, attempt: str, section: int) -> Response:
     """An adaptive section step by step, with the reason for every item."""
     replay = proctoring.replay(at.service, attempt, section - 1)
-    candidates = [
-        as_table(
-            step.candidates.reset_index(),
-            f"Best candidates for item {step.number}",
-            "item, value, rank, asked, excluded_by",
-            3,
-        )
-        for step in replay.steps
-    ]
+    candidates, columns = [], "item, value, rank, asked, excluded_by"
+    for step in replay.steps:
+        caption = f"Best candidates for item {step.number}"
+        candidates.append(as_table(step.candidates.reset_index(), caption, columns, 3))
     part = attempt_of(at.service, attempt).test.definition.sections[section - 1]
     assert isinstance(part, Adaptive)  # else there is no replay
     path = "theta" in replay.to_frame() and bool(replay.to_frame()["theta"].notna().any())
@@ -205,6 +253,5 @@ def replay_page(at: Analyst, attempt: str, section: int) -> Response:
 def replay_figure(at: Analyst, attempt: str, section: int) -> Response:
     """The estimate after each answer."""
     frame = proctoring.replay(at.service, attempt, section - 1).to_frame()
-    if "theta" not in frame or frame["theta"].isna().all():
-        raise NotFoundError("There is no such figure.")
+    found("theta" in frame and frame["theta"].notna().any(), "figure")
     return svg(plot.session_path(frame.dropna(subset=["theta"])))

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -313,25 +314,15 @@ def as_table(frame: pd.DataFrame, caption: str, columns: str = "", decimals: int
     named = [column.partition("=") for column in columns.split(", ") if column]
     labels = {name: label or name.capitalize().replace("_", " ") for name, _, label in named}
     labels = labels or {name: str(name).replace("_", " ") for name in frame.columns}
-    numeric = {
-        name: pd.api.types.is_numeric_dtype(frame[name]) or _all_numbers(frame[name])
-        for name in labels
-    }
-    digits = {name: 0 if _all_whole(frame[name]) else decimals for name in labels}
-    ends = {name: end for name, label in labels.items() for end in WRITTEN if label.endswith(end)}
-    rows = [
-        [
-            WRITTEN[ends[name]](row[name])
-            if name in ends
-            else Shown.number(row[name], digits[name])
-            for name in labels
-        ]
-        for row in frame.to_dict("records")
-    ]
-    shown = [
-        (label.removesuffix(ends.get(name, "")), numeric[name]) for name, label in labels.items()
-    ]
-    return Table(caption, shown, rows)
+    shown, cells = [], []
+    for name, label in labels.items():
+        values, end = frame[name], next(filter(label.endswith, WRITTEN), "")
+        digits = 0 if _all_whole(values) else decimals
+        write = WRITTEN.get(end, partial(Shown.number, decimals=digits))
+        cells.append(list(map(write, values.tolist())))
+        numeric = pd.api.types.is_numeric_dtype(values) or _all_numbers(values)
+        shown.append((label.removesuffix(end), numeric))
+    return Table(caption, shown, list(map(list, zip(*cells, strict=True))))
 
 
 def _all_numbers(values: pd.Series) -> bool:

@@ -1,5 +1,6 @@
 """Items of a test: content, key, use, drift and observed curves."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.results import ItemRow, item_statistics
 from irtcat.service.attempts.view import item_view
-from irtcat.service.base.errors import NotFoundError
+from irtcat.service.base.errors import found
 from irtcat.service.content import KINDS, Key
 from irtcat.service.pages.fields import Seen
 from irtcat.service.pages.staff.base import Requires, Shown, Table, Visit, part_router, svg
@@ -59,8 +60,7 @@ def list_items(at: Reader, test: str) -> Response:
 
 def _content(service: Service, test: PublishedTest, name: str) -> dict[str, Any]:
     """An item as the taker's view has it."""
-    if name not in test.items.items:
-        raise NotFoundError("There is no such item.")
+    found(name in test.items.items, "item")
     head = {"id": "preview", "test": test.id, "person": "", "accommodations": [], "seed": 0}
     draft = Attempt(service, head, test)  # not stored
     draft.progress.number[name] = 1
@@ -105,9 +105,10 @@ def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
     if key is None:
         return None
     highest = Shown.points(key.score(key.categories - 1))
+    columns = [("Response", False), ("Points", True)]
     if key.kind == "match":
         rows = [[", ".join(key.correct), highest], ["anything else", "0"]]
-        return Table("Key: the whole response", [("Response", False), ("Points", True)], rows)
+        return Table("Key: the whole response", columns, rows)
     if key.kind == "map":
         rows = [[value, Shown.points(points)] for value, points in key.points]
         rows.append(["anything else", Shown.points(key.default)])
@@ -115,9 +116,7 @@ def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
         return Table(caption, [("Part", False), ("Points", True)], rows)
     if key.kind == "rules":
         rows = [["as its rules say, at most", highest]]
-        return Table(
-            "Key: response processing of QTI", [("Response", False), ("Points", True)], rows
-        )
+        return Table("Key: response processing of QTI", columns, rows)
     rows = [[name, Shown.points(points)] for name, points in key.criteria]
     rows.append(["at most", highest])
     if key.unit < 1:
@@ -157,28 +156,23 @@ def preview(at: Reader, test: str, id: str = "") -> Response:
 def curve(at: Analyst, test: str, id: str = "") -> Response:
     """The observed shares of an item's answers by ability, against the expected ones."""
     published = published_test(at.service, test)
-    if id not in published.categories:
-        raise NotFoundError("There is no such item.")
+    found(id in published.categories, "item")
     bank = published.bank
-    try:
+    with suppress(InputError):  # no answers yet
         responses = responses_of(at.service, test)
         column = responses.item_ids.tolist().index(id)
         n = int((responses.values[:, column] >= 0).sum())
-        if n < 2 * EACH:
-            return svg(plot.item_curves(bank, [id]))
-        n_points = min(n // EACH, GROUPS)
-        return svg(
-            plot.empirical_curves(empirical_curves(bank, responses, [id], n_points=n_points))
-        )
-    except InputError:  # no answers yet
-        return svg(plot.item_curves(bank, [id]))
+        if n >= 2 * EACH:
+            points = min(n // EACH, GROUPS)
+            curves = empirical_curves(bank, responses, [id], n_points=points)
+            return svg(plot.empirical_curves(curves))
+    return svg(plot.item_curves(bank, [id]))
 
 
 @router.get("/tests/{test}/media/{name}")
 def medium(at: Reader, test: str, name: str) -> Response:
     """A media file of a test's items."""
-    if name not in published_test(at.service, test).items.media:
-        raise NotFoundError("There is no such file.")
+    found(name in published_test(at.service, test).items.media, "file")
     file = library.media_file(at.service, name)
     headers = {"Content-Security-Policy": POLICY, "Content-Disposition": "inline"}
     return Response(file.data, media_type=file.type, headers=headers)

@@ -105,21 +105,15 @@ def issue(at: Issuer, form: CheckedForm) -> Response:
         return _form_page(at, values=values, chosen=chosen)
     try:
         test = published_test(at.service, field(form, "test"))
-        times = {
-            name: _time(field(form, name), field(form, "zone")) for name in ("opens", "expires")
-        }
+        zone = field(form, "zone")
+        times = {name: _time(field(form, name), zone) for name in ("opens", "expires")}
         terms: dict[str, Any] = {"actor": at.actor, "accommodations": chosen, **times}
         if field(form, "people") and not field(form, "person"):
             lines = _lines(field(form, "people"))
             trial = people.issue_tickets(at.service, test.id, lines, dry_run=True, **terms)
             seen = _digest(trial, values, chosen)
             if field(form, "seen") != seen:
-                shown: dict[str, Any] = {
-                    "test": test,
-                    "times": times,
-                    "chosen": chosen,
-                    "seen": seen,
-                }
+                shown = dict[str, Any](test=test, times=times, chosen=chosen, seen=seen)
                 return _confirm_page(at, trial, values, **shown)
             made = people.issue_tickets(at.service, test.id, lines, **terms)
             issued = [ticket for _, _, ticket in made]

@@ -40,11 +40,8 @@ def _form_page(
 ) -> Response:
     frame = item_statistics(at.service, test.id)
     pretest = set(pretest_items(test))
-    rows = [
-        {**row, "pretest": row["item"] in pretest}
-        for row in frame.to_dict("records")
-        if row["item"] in test.categories
-    ]
+    frame = frame[frame["item"].isin(list(test.categories))]
+    rows = [{**row, "pretest": row["item"] in pretest} for row in frame.to_dict("records")]
     rows.sort(key=lambda row: (not row["pretest"], not row["drift"]))
     marked = {row["item"] for row in rows if row["pretest"] or row["drift"]}
     return at.page(
@@ -89,8 +86,12 @@ def run(at: Publisher, form: CheckedForm, test: str) -> Response:
     )
 
 
+NOT_RUN: dict[str, Any] = {"n": None, "table": None, "left": {}, "warnings": (), "pretest": []}
+"""What a page without a recalibration shows of it."""
+
+
 def _result_page(at: Visit, test: PublishedTest, *, status: int = 200, **context: Any) -> Response:
-    context = {"error": "", "faults": [], "version": "", **context}
+    context = {"error": "", "faults": [], "version": "", **NOT_RUN, **context}
     return at.page("recalibrated.html", status=status, test=test, **context)
 
 
@@ -114,11 +115,6 @@ def publish(at: Publisher, form: CheckedForm, test: str) -> Response:
             published_test(at.service, test),
             status=422,
             bank=bank,
-            n=None,
-            table=None,
-            left={},
-            warnings=(),
-            pretest=[],
             version=version,
             faults=[(fault.field, fault.message) for fault in error.faults],
         )

@@ -74,24 +74,14 @@ def score_page(at: Scorer, attempt: str, item: str = "") -> Response:
 @router.post("/scoring/{attempt}")
 def score(at: Scorer, form: CheckedForm, attempt: str) -> Response:
     """Score a response, and go to the next one."""
-    item = field(form, "item")
+    item, comment = field(form, "item"), field(form, "comment")
     task = rating_task(at.service, attempt, item)
     try:
         scores = {f"{points:g}": points for points in task["scores"]}
         if field(form, "score") not in scores:
             raise InputError("Score: choose one of the scores.")
-        points = scores[field(form, "score")]
-        rate(
-            at.service,
-            attempt,
-            item,
-            points,
-            rater=at.account.name,
-            actor=at.actor,
-            comment=field(form, "comment"),
-        )
+        by = {"rater": at.account.name, "actor": at.actor, "comment": comment}
+        rate(at.service, attempt, item, scores[field(form, "score")], **by)
     except InputError as error:
-        return _task(
-            at, attempt, item, status=422, error=str(error), comment=field(form, "comment")
-        )
+        return _task(at, attempt, item, status=422, error=str(error), comment=comment)
     return back_to("/staff/scoring/next")

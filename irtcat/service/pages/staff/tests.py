@@ -116,18 +116,14 @@ def publish_page(at: Publisher) -> Response:
 def publish(at: Publisher, form: CheckedForm) -> Response:
     """Check the files, simulate the test, and publish it; or show all faults."""
     try:
-        n_simulated = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
+        n = whole_number(form, "n_simulated", "Simulated takers", 20, 10_000)
         definition = uploaded_definition(_file(form, "definition", "Test definition")[0])
         bank = ItemBank.from_bytes(_file(form, "bank", "Item bank")[0])
         content, file_name = _file(form, "items", "Items")
-        items = uploaded_items(
-            content,
-            is_table=file_name.lower().endswith(".csv"),
-            ignore_tests=form.get("ignore_tests") == "1",
-        )
-        name, _ = library.publish(
-            at.service, definition, bank, items, actor=at.actor, n_simulated=n_simulated
-        )
+        is_table, ignored = file_name.lower().endswith(".csv"), form.get("ignore_tests") == "1"
+        items = uploaded_items(content, is_table=is_table, ignore_tests=ignored)
+        parts = (definition, bank, items)
+        name, _ = library.publish(at.service, *parts, actor=at.actor, n_simulated=n)
     except DefinitionError as error:
         faults = [(fault.field, fault.message) for fault in error.faults]
         return at.page("publish.html", status=422, faults=faults, error="")
@@ -166,25 +162,14 @@ def test_page(at: Reader, test: str) -> Response:
 def _sections(test: PublishedTest) -> Table:
     rows = []
     for at, section in enumerate(test.definition.sections):
-        items, rules = str(len(section.items) or "–"), ""
+        items, rules = str(len(section.items) or "–"), "–"
         if isinstance(section, Adaptive):
             config = section.config
             items = f"at most {config.total_items} of {test.pools[at].n_items}"
-            rules = (
-                f"{criterion_words(config.criterion)}; ends when "
-                f"{stopping_words(config.to_json()['stopping'])}"
-            )
-        limit = getattr(section, "time_limit", None)
-        rows.append(
-            [
-                str(at + 1),
-                section.kind,
-                section.title or "–",
-                items,
-                Shown.clock(limit),
-                rules or "–",
-            ]
-        )
+            ending = stopping_words(config.to_json()["stopping"])
+            rules = f"{criterion_words(config.criterion)}; ends when {ending}"
+        title, limit = section.title or "–", getattr(section, "time_limit", None)
+        rows.append([str(at + 1), section.kind, title, items, Shown.clock(limit), rules])
     columns = ["No.", "Kind", "Title", "Items", "Time", "Rules"]
     return Table("Sections", [(label, False) for label in columns], rows)
 
