@@ -97,7 +97,7 @@ def profile(case):
     """One row: seconds of the parts of a fit."""
     start = time.process_time()
     from irtcat import fit
-    from irtcat.fitting import axes, design, marginal, multidimensional, refinement, unidimensional
+    from irtcat.fitting import design, marginal, multidimensional, refinement, unidimensional
     from irtcat.fitting.em import iteration
 
     model, n, m, *_ = CASES[case]
@@ -115,7 +115,7 @@ def profile(case):
     row["warm, with errors"] = time.process_time() - start
     seconds: dict[str, float] = {}
     iteration.sums_at = timed(seconds, "E-step", iteration.sums_at)
-    axes.sums_at = refinement.sums_at = iteration.sums_at
+    refinement.sums_at = iteration.sums_at
     iteration.em_update = timed(seconds, "M-step", iteration.em_update)
     shown = refinement.run_em
     refinement.run_em = timed(seconds, "iterations", shown)

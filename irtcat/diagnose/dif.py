@@ -29,8 +29,7 @@ from irtcat._common.types import FloatArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.bank import ItemBank
 from irtcat.fitting import EM, Fit, fit
-from irtcat.fitting.problem.groups import Grouping, check_groups
-from irtcat.fitting.problem.of_subjects import check_weights
+from irtcat.fitting.problem.of_subjects import Grouping, check_groups, check_weights
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.models import column_names, expected_responses, free_parameters, tied_parameters
 from irtcat.responses import Responses

@@ -15,7 +15,7 @@ from irtcat._common.per_item import column_error, has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.diagnose.dif import chosen_items, prepared, size_label
-from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.problem.of_subjects import Grouping
 from irtcat.io.convert import ResponsesLike
 from irtcat.responses import Responses
 from irtcat.scoring import Ability

@@ -6,13 +6,11 @@ from typing import Any
 
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
 from irtcat.fitting.em.invariance import Versions, versions_of
-from irtcat.fitting.em.priors import check_priors
+from irtcat.fitting.em.priors import check_equal, check_priors
 from irtcat.fitting.features.columns import Features, check_alone, facet_features, features_of
-from irtcat.fitting.problem.groups import check_groups
 from irtcat.fitting.problem.item_models import check_responses, model_of_items
 from irtcat.fitting.problem.loading_pattern import pattern_of_versions
-from irtcat.fitting.problem.of_subjects import check_weights
-from irtcat.fitting.problem.user_priors import check_equal
+from irtcat.fitting.problem.of_subjects import check_groups, check_weights
 from irtcat.fitting.solvers import EM, VI, Solver
 from irtcat.fitting.specification import Specification, dims_of
 from irtcat.io.source import ResponseSource
@@ -163,10 +161,8 @@ def specified(
             pattern = pattern_of_versions(pattern, responses.item_ids, versions.items, bifactor)
         item_models = None if item_models is None else item_models[versions.items]
         responses = versions.responses
-        given = {
-            **given,
-            **{name: versions.stated_of_all(given[name]) for name in ("fixed", "priors")},
-        }
+        stated = {name: versions.stated_of_all(given[name]) for name in ("fixed", "priors")}
+        given = {**given, **stated}
     made = {
         "solver": solver,
         "standard_errors": errors,

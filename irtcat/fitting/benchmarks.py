@@ -186,7 +186,9 @@ def fit_benchmarks(
     if structure is not None and structure not in _possible(len(names)):
         raise argument_error("structure", "correlated with two benchmarks", structure)
     is_run = _runs(parts)
-    _check_model(model)
+    able = [key for key, cls in MODELS.items() if _takes_abilities(cls)]
+    if model not in able:
+        raise argument_error("model", f"one of {', '.join(able)}", model)
     defaults = inspect.signature(fit).parameters
     for name in sorted(NOT_WITH & options.keys()):
         if options[name] is defaults[name].default:
@@ -202,7 +204,7 @@ def fit_benchmarks(
         chosen = best
         sites, population, converged = _propagated(fits, parts, is_run, chosen)
     sd = np.sqrt(np.diagonal(population.covariance))
-    correlations = population.covariance / np.outer(sd, sd)
+    correlations = _correlations(population)
     np.fill_diagonal(correlations, 1.0)
     banks = [
         _on_axis(fits[name].bank, axis, population.mean[axis], sd[axis], correlations)
@@ -290,13 +292,6 @@ def _subjects(parts: Mapping[str, Responses]) -> pd.Index:
     """All subjects, in the order of their first benchmark."""
     ids = np.concatenate([np.asarray(part.subject_ids, dtype=object) for part in parts.values()])
     return pd.Index(pd.unique(ids))
-
-
-def _check_model(model: Any) -> None:
-    """Reject models whose items have no slope for each of several abilities."""
-    able = [key for key, cls in MODELS.items() if _takes_abilities(cls)]
-    if model not in able:
-        raise argument_error("model", f"one of {', '.join(able)}", model)
 
 
 def _takes_abilities(cls: Any) -> bool:

@@ -130,7 +130,6 @@ def workspace_of(data: FitData, dtype: np.dtype) -> Workspace:
         data,
         design.dims,
         dtype,
-        positive=specification.positive,
         pattern=design.pattern if specification.density is None else None,
         restrict=functools.partial(_constraints, design=design),
     )

@@ -12,7 +12,7 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.identification import marginal_log_likelihoods
+from irtcat.fitting.em.identification import latent_step, marginal_log_likelihoods
 from irtcat.fitting.em.priors import prior_table
 from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.outcome import Ending
@@ -124,11 +124,7 @@ def _marginal(prepared: Prepared, calibrated: Calibrated) -> tuple[float, float,
         if changes_too_fast(model):
             log_z = marginal_log_likelihoods(model, x, has_missing, dtype)
         square_variance = np.asarray(belief.square_variance, float)
-    square = (mean**2 + sd**2).sum()
-    information, shift_information = 2 * square - square_variance.sum(), len(x) - (sd**2).sum()
-    log_sd = (square - len(x)) / information if information > 0 else np.nan
-    shift = mean.sum() / shift_information if shift_information > 0 else np.nan
-    return float(log_z.sum()), float(shift), float(np.exp(log_sd))
+    return float(log_z.sum()), *latent_step(np.ones(len(x)), mean, sd, square_variance)
 
 
 def _oriented(calibrated: Calibrated, template: ItemModel, score: FloatArray) -> Calibrated:

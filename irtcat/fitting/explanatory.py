@@ -21,15 +21,13 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, brief
-from irtcat._common.types import FloatArray
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.driver import Ended, Settings
+from irtcat.fitting.em.driver import Settings
 from irtcat.fitting.em.identification import run_covered
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.problem import EMState, Problem
 from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.features.columns import FeatureRegression, Features, with_centred_levels
-from irtcat.fitting.features.regression import Regression
 from irtcat.fitting.rounds import EXPLAINED, Rounds, explained_columns
 from irtcat.fitting.specification import Specification
 from irtcat.models import ItemModel
@@ -49,35 +47,28 @@ class Explained:
     """The outcome of the rounds.
 
     Attributes:
-        problem: the problem of the last round.
-        ended: its EM.
-        prior: the priors of the items in it.
-        subject: regression of the abilities, on the scale of the iterations; None without features.
-        items: regressions of the parameters of the items.
-        centre: mean of the population of all subjects on the scale of ``subject``.
+        rounds: their end: problem, EM, and regressions on the scale of the iterations.
+        prior: the priors of the items in the last one.
+        centre: mean of the population of all subjects on the scale of the iterations.
         unit: its SD there.
         mean: mean of that population on the scale of the items.
         sd: its SD there.
-        columns: columns of these parameters.
-        population: mean and log SD for each row of subject features, on the scale of the items.
         n_parameters: number of coefficients and SDs of the regression of the abilities, and of the
             coefficients that replace the parameters of items without residuals.
-        note: a remark, or empty.
     """
 
-    problem: Problem
-    ended: Ended
+    rounds: Rounds
     prior: PriorTable
-    subject: Regression | None
-    items: dict[str, Regression]
-    columns: dict[str, int]
     centre: float
     unit: float
     mean: float
     sd: float
-    population: FloatArray
     n_parameters: int
-    note: str
+
+    @property
+    def note(self) -> str:
+        """A remark, or empty."""
+        return HELD if self.rounds.is_held else ""
 
     def fields(self, specification: Specification[Any], sign: int, factor: float) -> dict[str, Any]:
         """The fields of `Fit` that say what features explain, on the bank's scale.
@@ -87,17 +78,16 @@ class Explained:
             sign: -1 where the scale is reversed.
             factor: slope that becomes 1 (Rasch).
         """
-        features = specification.features
+        features, subject = self.rounds.features, self.rounds.subject
         fields: dict[str, Any] = {}
-        assert features is not None
-        if features.subject is not None and self.subject is not None:
-            scale, unit = sign * factor / self.unit, np.exp(self.population[:, 1])
-            regression = FeatureRegression(
-                "ability", features.subject[0], self.subject, scale, -scale * self.centre
+        if features.subject is not None and subject is not None:
+            mean, log_sd = np.asarray(self.rounds.ended.point.population, float).T
+            scale = sign * factor / self.unit
+            fields["subject_regression"] = FeatureRegression(
+                "ability", features.subject[0], subject, scale, -scale * self.centre
             )
-            mean = sign * factor * self.population[:, 0]
-            fields["subject_regression"] = regression
-            fields["subject_prior"] = np.stack([mean, factor * unit])[:, features.codes]
+            by_row = np.stack([sign * factor * mean, factor * np.exp(log_sd)])
+            fields["subject_prior"] = by_row[:, features.codes]
         if features.item is not None:
             fields["facets"] = specification.facets
             design = features.item[0]
@@ -105,25 +95,26 @@ class Explained:
                 name: FeatureRegression(
                     name, design, with_centred_levels(item, design), sign if name == "slope" else 1
                 )
-                for name, item in self.items.items()
+                for name, item in self.rounds.items.items()
             }
         return fields
 
-    def with_uncertain_means(self, covariance: Covariance, features: Features) -> Covariance:
+    def with_uncertain_means(self, covariance: Covariance) -> Covariance:
         """The covariance of the items when the means of their priors are estimates too.
 
         Where m are these means and V is their covariance, the posterior modes have the derivative
         ``S P`` in m, with S their covariance for known means and P the priors' precision, so that
         ``S P V P S`` is added (Morris 1983, JASA 78, 47-55, of empirical Bayes estimates).
         """
+        features = self.rounds.features
         if features.item is None or covariance.blocks is None:
             return covariance
         x = features.item[1]
         blocks, full = covariance.blocks, covariance.full
         precision = np.asarray(self.prior.constraints.prior_precision, float)
         n_items, n_params = precision.shape
-        for name, column in self.columns.items():
-            regression = self.items[name]
+        for name, column in self.rounds.explained.items():
+            regression = self.rounds.items[name]
             weight = np.nan_to_num(covariance.blocks[:, :, column]) * precision[:, [column]]
             spread = weight[:, :, None] * weight[:, None, :]
             blocks = blocks + regression.variance(x)[:, None, None] * spread
@@ -162,7 +153,8 @@ def explain(
     prior, progress = setup.prior, setup.data.specification.progress
     first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
     problem, ended = run_covered(problem, state, first, progress, None)
-    rounds = Rounds(problem, ended, features, setup.data.rows.group, share, free_scale)
+    group = setup.data.rows.group
+    rounds = Rounds(problem, ended, features, group, share=share, free_scale=free_scale)
     rounds.run(settings, progress)
     description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
     for name, regression in rounds.items.items():
@@ -188,22 +180,16 @@ def explain(
     if features.subject is not None and rounds.subject is not None:
         # The intercept and the residual SD define the scale where it is free.
         layout = rounds.subject.layout
-        n_parameters = int(layout.fixed[layout.block].sum() + (~layout.fixed).sum())
+        n_parameters += int(layout.fixed[layout.block].sum() + (~layout.fixed).sum())
         n_parameters += 0 if free_scale else 2
     return Explained(
-        problem=rounds.problem,
-        ended=rounds.ended,
+        rounds=rounds,
         prior=prior,
-        subject=None if features.subject is None else rounds.subject,
-        items=rounds.items,
-        columns=rounds.explained,
         centre=centre,
         unit=unit,
         mean=mean,
         sd=sd,
-        population=np.asarray(rounds.ended.point.population, float),
         n_parameters=n_parameters,
-        note=HELD if rounds.is_held else "",
     )
 
 

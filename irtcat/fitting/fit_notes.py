@@ -11,8 +11,8 @@ from irtcat._common.checks import shorten
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.bank.item_states import BLOCK
+from irtcat.fitting.em.passes import all_gather
 from irtcat.fitting.em.priors import FEW_SLOPES, FEW_SUBJECTS
-from irtcat.fitting.em.shard import all_gather
 from irtcat.fitting.problem.of_subjects import effective_number
 from irtcat.fitting.result import Fit
 from irtcat.fitting.specification import Specification

@@ -17,13 +17,13 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
-from irtcat.fitting.em.covariance import Covariance
+from irtcat.fitting.em.covariance import CompleteData, Covariance
 from irtcat.fitting.em.identification import with_ties
 from irtcat.fitting.em.m_step import at_bounds
 from irtcat.fitting.em.rows import FitData, read_data
 from irtcat.fitting.em.setup import FitSetup, set_up
 from irtcat.fitting.em.start import Start, further_start
-from irtcat.fitting.item_regression import ItemRegression, climb, collect, covariance_given_theta
+from irtcat.fitting.item_regression import climb, collect, covariance_given_theta
 from irtcat.fitting.problem.of_subjects import check_theta
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
@@ -97,21 +97,22 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
     data = replace(data, precision="float64")
     theta = np.unique(values)[data.rows.group]
     with precision(data.precision) as dtype:
-        setup = set_up(data, 1, dtype, positive=specification.positive)
+        setup = set_up(data, 1, dtype)
         setup = _with_unit_slopes(setup, cls)
         start = further_start(setup.start, setup.template, specification)
         params = _first_guess(data, setup, start, theta, population)
         nodes, counts, totals = collect(setup.template, data.rows, theta, dtype)
-        regression = ItemRegression(
+        sums = CompleteData(
             template=setup.template,
-            nodes=nodes,
+            params=jnp.asarray(params, dtype),
             counts=counts,
             totals=totals,
             constraints=setup.prior.constraints,
-            tied=setup.tied,
+            nodes=nodes,
         )
-        ended = climb(regression, jnp.asarray(params, dtype), specification)
-        covariance = covariance_given_theta(regression, ended.params, specification.standard_errors)
+        ended = climb(sums, setup.tied, specification)
+        sums = sums._replace(params=ended.params)
+        covariance = covariance_given_theta(sums, setup.tied, specification.standard_errors)
     estimates = Estimates(
         blank=setup.blank,
         categories=data.categories,

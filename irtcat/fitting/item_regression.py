@@ -10,8 +10,8 @@ from jaxtyping import Array
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.covariance import complete_information, inverse_blocks
-from irtcat.fitting.em.m_step import Constraints, log_prior, m_step, penalised_terms
+from irtcat.fitting.em.covariance import CompleteData, complete_information, inverse_blocks
+from irtcat.fitting.em.m_step import log_prior, m_step
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.outcome import Ending, until_small
 from irtcat.fitting.solvers import EM
@@ -38,17 +38,6 @@ STEPS = 8
 
 TOLERANCE = 1e-4
 """Default tolerance of the first Newton step, in standard errors."""
-
-
-class ItemRegression(NamedTuple):
-    """Inputs of every step: the items, the sums of their responses, the constraints."""
-
-    template: ItemModel
-    nodes: Array
-    counts: Array
-    totals: Array
-    constraints: Constraints
-    tied: tuple[int, ...]
 
 
 class Climbed(NamedTuple):
@@ -130,52 +119,38 @@ def collect(
 
 
 @jit
-def _values(regression: ItemRegression, params: Array) -> tuple[Array, Array]:
+def _values(data: CompleteData) -> tuple[Array, Array]:
     """Log-likelihood and log-posterior, summed over the items."""
-    template, nodes, counts, totals, constraints, _ = regression
-    value, _, _ = penalised_terms(template, params, counts, totals, constraints, nodes)
-    return (value - log_prior(params, constraints)).sum(), value.sum()
+    value, _, _ = data.terms()
+    return (value - log_prior(data.params, data.constraints)).sum(), value.sum()
 
 
 _m_step = jit(m_step, static_argnames=("tied",))
 
 
-def climb(regression: ItemRegression, params: Array, specification: Specification[EM]) -> Climbed:
+def climb(data: CompleteData, tied: tuple[int, ...], specification: Specification[EM]) -> Climbed:
     """Repeat M-steps until the first Newton step is within the tolerance."""
     solver = specification.solver
     tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
-    template, nodes, counts, totals, constraints, tied = regression
-    everyone = jnp.ones(params.shape[0], params.dtype)
-    regression = regression._replace(tied=())
+    everyone = jnp.ones(data.params.shape[0], data.params.dtype)
     likelihood = np.nan
 
     def take() -> tuple[float, float]:
-        nonlocal params, likelihood
-        moved = _m_step(
-            template,
-            params,
-            counts,
-            totals,
-            constraints,
-            everyone,
-            tied=tied,
-            n_steps=jnp.int32(STEPS),
-            nodes=nodes,
-        )
-        params = moved.params
-        likelihood, posterior = map(float, _values(regression, params))
+        nonlocal data, likelihood
+        moved = _m_step(*data[:5], everyone, tied=tied, n_steps=jnp.int32(STEPS), nodes=data.nodes)
+        data = data._replace(params=moved.params)
+        likelihood, posterior = map(float, _values(data))
         return posterior, float(moved.step)
 
     ending = until_small(take, tolerance, solver.max_iterations, specification.progress)
-    return Climbed(params, likelihood, ending)
+    return Climbed(data.params, likelihood, ending)
 
 
 def covariance_given_theta(
-    regression: ItemRegression, params: Array, which: str
+    data: CompleteData, tied: tuple[int, ...], which: str
 ) -> FloatArray | None:
     """Inverse of the observed information of each item at the fixed theta."""
     if which == "none":
         return None
-    template, nodes, counts, totals, constraints, tied = regression
-    information = complete_information(template, params, counts, totals, constraints, nodes)
-    return inverse_blocks(np.asarray(information, float), np.asarray(constraints.free), tied)
+    information = np.asarray(complete_information(data), float)
+    return inverse_blocks(information, np.asarray(data.constraints.free), tied)

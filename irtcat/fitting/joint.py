@@ -22,10 +22,9 @@ from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.covariance import inverse_blocks
-from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, check_priors
+from irtcat.fitting.em.priors import SMALLEST_POSITIVE_SLOPE, canonical, check_priors
 from irtcat.fitting.evaluation import Calibrated, Prepared, finish, prepare
-from irtcat.fitting.outcome import Ending, until_small
-from irtcat.fitting.problem.user_priors import canonical
+from irtcat.fitting.outcome import until_small
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import Joint
 from irtcat.fitting.specification import Specification
@@ -224,30 +223,6 @@ def _bound_curvature(
     return 0.25 * jax.lax.scan(add, jnp.zeros_like(terms.curvature), blocks)[0]
 
 
-def _run(
-    point: JointPoint,
-    x: Array,
-    blocks: Array,
-    penalty: Penalty,
-    has_missing: bool,
-    tied: bool,
-    tolerance: float,
-    specification: Specification[Joint],
-) -> tuple[JointPoint, Ending]:
-    """Run cycles until the longest step is within the tolerance."""
-
-    def take() -> tuple[float, float]:
-        nonlocal point
-        point, value, step = joint_step(
-            point, x, blocks, penalty, has_missing=has_missing, tied=tied
-        )
-        return float(value), float(step)
-
-    most = specification.solver.max_iterations
-    ending = until_small(take, tolerance, most, specification.progress)
-    return point, ending
-
-
 def _penalty(
     specification: Specification[Joint], n_items: int, tied: bool, dtype: np.dtype
 ) -> tuple[Penalty, dict]:
@@ -313,20 +288,22 @@ def fit_joint(
     """Penalised joint maximum likelihood (see `irtcat.fit`)."""
     _check(cls)
     prepared = prepare(responses, cls, specification)
-    x, blocks, has_missing, tied = (
-        prepared.x,
-        prepared.blocks,
-        prepared.has_missing,
-        bool(prepared.tied),
-    )
-    tolerance = specification.solver.tolerance
-    tolerance = TOLERANCE[prepared.precision] if tolerance is None else tolerance
+    x, blocks, tied = prepared.x, prepared.blocks, bool(prepared.tied)
+    has_missing, solver = prepared.has_missing, specification.solver
+    tolerance = TOLERANCE[prepared.precision] if solver.tolerance is None else solver.tolerance
     with precision(prepared.precision) as dtype:
         penalty, stated = _penalty(specification, x.shape[1], tied, dtype)
         start = jnp.asarray(prepared.start.mean, dtype), jnp.asarray(prepared.start.params, dtype)
-        point, ending = _run(
-            JointPoint(*start), x, blocks, penalty, has_missing, tied, tolerance, specification
-        )
+        point = JointPoint(*start)
+
+        def take() -> tuple[float, float]:
+            nonlocal point
+            point, value, step = joint_step(
+                point, x, blocks, penalty, has_missing=has_missing, tied=tied
+            )
+            return float(value), float(step)
+
+        ending = until_small(take, tolerance, solver.max_iterations, specification.progress)
         of_theta, of_items = _information(point, x, blocks, penalty, has_missing=has_missing)
     return finish(
         prepared,

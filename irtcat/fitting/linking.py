@@ -281,9 +281,7 @@ def _with_gradient(criterion: Callable[..., Array]) -> Callable[..., tuple[Array
     return jit(jax.value_and_grad(criterion))
 
 
-def _by_curves(
-    task: _Task, criterion: Callable[..., Array], method: str
-) -> tuple[float, float, float]:
+def _by_curves(task: _Task, criterion: Callable[..., Array]) -> tuple[float, float, float]:
     """A and B that minimise a criterion, from several starts."""
     from scipy.optimize import minimize  # slow to import
 
@@ -321,8 +319,8 @@ def _by_curves(
 LINKS: dict[str, Callable[[_Task], tuple[float, float, float]]] = {
     "mean-sigma": lambda task: _by_moments(task, "mean-sigma"),
     "mean-mean": lambda task: _by_moments(task, "mean-mean"),
-    "haebara": lambda task: _by_curves(task, _haebara, "haebara"),
-    "stocking-lord": lambda task: _by_curves(task, _stocking_lord, "stocking-lord"),
+    "haebara": lambda task: _by_curves(task, _haebara),
+    "stocking-lord": lambda task: _by_curves(task, _stocking_lord),
 }
 """Linking methods by name; to add one, add a row."""
 
@@ -496,10 +494,7 @@ def link(
         used = fewer
     linked = bank.rescale(unit, shift)
     common = task.bank.item_ids[used]
-    block_notes = [
-        _blocks_note(*name_and_bank, common)
-        for name_and_bank in (("bank", bank), ("reference", reference))
-    ]
+    block_notes = (_blocks_note("bank", bank, common), _blocks_note("reference", reference, common))
     notes = tuple(text for text in [*_item_notes(table), *block_notes] if text)
     note: dict[str, Any] = {"method": method, "A": unit, "B": shift, "n_common": int(used.sum())}
     if notes:

@@ -14,7 +14,7 @@ from irtcat.fitting.em.covariance import covariance_of
 from irtcat.fitting.em.rows import read_data
 from irtcat.fitting.fixed_theta import fit_fixed_theta
 from irtcat.fitting.multidimensional import SpaceSolution, solve_space
-from irtcat.fitting.problem.groups import group_table, populations_by_group
+from irtcat.fitting.problem.of_subjects import group_table, populations_by_group
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
@@ -22,14 +22,6 @@ from irtcat.fitting.unidimensional import LineSolution, solve_line
 from irtcat.io.source import ResponseSource
 from irtcat.models import ItemModel
 from irtcat.responses import Responses
-
-
-def _check_line(cls: type[ItemModel], specification: Specification[EM]) -> None:
-    """Refuse what cannot be fitted with one ability."""
-    del cls
-    if specification.anchors is not None and specification.equal:
-        got = specification.equal
-        raise argument_error("equal", "left out with anchors, which keep their own", got)
 
 
 def fit_em(
@@ -46,7 +38,11 @@ def fit_em(
         if not on_line:
             raise argument_error("theta", "left out for several abilities", "some")
         return fit_fixed_theta(responses, cls, specification)
-    (_check_line if on_line else check_space)(cls, specification)
+    if not on_line:
+        check_space(cls, specification)
+    elif specification.anchors is not None and specification.equal:
+        must = "left out with anchors, which keep their own"
+        raise argument_error("equal", must, specification.equal)
     data = read_data(responses, cls, specification)
     with precision(data.precision) as dtype:
         solve: Callable[..., LineSolution | SpaceSolution] = solve_line if on_line else solve_space

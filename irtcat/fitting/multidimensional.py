@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.bank import ItemBank, Population
+from irtcat.bank import Population
 from irtcat.fitting.assembly import Estimates, estimates_of_em
-from irtcat.fitting.axes import at_identified, at_standardised, identified
+from irtcat.fitting.density import at_standardised, iterate_density
 from irtcat.fitting.design import first_params, workspace_of
 from irtcat.fitting.em.covariance import Covariance, population_errors
 from irtcat.fitting.em.driver import Ended
@@ -17,10 +17,10 @@ from irtcat.fitting.em.multidimensional_curvature import Multidimensional
 from irtcat.fitting.em.problem import Problem
 from irtcat.fitting.em.rows import FitData
 from irtcat.fitting.em.setup import FitSetup
-from irtcat.fitting.refinement import finer_log_likelihood, iterate, iterate_density
+from irtcat.fitting.refinement import at_identified, finer_log_likelihood, identified, iterate
 from irtcat.fitting.workspace import Workspace
 from irtcat.latent import (
-    PopulationDesign,
+    KINDS,
     Populations,
     density_of,
     n_nodes,
@@ -33,7 +33,7 @@ from irtcat.models import field_columns
 
 def _normal(work: Workspace, params: FloatArray) -> "SpaceSolution":
     """EM with Normal populations, on identified axes."""
-    first = np.asarray(_first_population(work.population, work.specification.anchors), float)
+    first = np.asarray(_first_population(work), float)
     problem, ended = iterate(work, params, first)
     params = work.widen(np.asarray(ended.point.params, float))
     populations = jax.tree.map(np.asarray, populations_of(ended.point.population, work.design.dims))
@@ -109,7 +109,7 @@ class SpaceSolution(NamedTuple):
     @property
     def curvature(self) -> Multidimensional:
         """The log-posterior around the estimates."""
-        free = self.work.shrink_mask(self.free)
+        free = self.work.shrink(self.free)
         return Multidimensional(self.problem, self.ended.point, self.ended.belief, free)
 
     def on_bank_scale(self, covariance: Covariance) -> tuple[Estimates, Any, dict[str, Any]]:
@@ -140,7 +140,7 @@ class SpaceSolution(NamedTuple):
         details = {
             "integration_error": error,
             "nodes": n_nodes(self.problem.rule),
-            "nodes_are": self.problem.rule.kind,
+            "nodes_are": KINDS[type(self.problem.rule)],
             **({"density": density} if density is not None else {}),
             "se_correlations": None if errors is None else errors["correlation"][0].tolist(),
         }
@@ -148,17 +148,14 @@ class SpaceSolution(NamedTuple):
         if data.grouping is None:  # else those of the groups, also of one group with anchors
             bank["populations"] = _bank_population(self)
         moments = None if populations is None else (group_moments(populations), errors)
-        return (
-            estimates,
-            moments,
-            {
-                "bank": bank,
-                "details": details,
-                "populations": populations if data.grouping is not None else None,
-                "density": self.density,
-                "integration_error": error,
-            },
-        )
+        fields = {
+            "bank": bank,
+            "details": details,
+            "populations": populations if data.grouping is not None else None,
+            "density": self.density,
+            "integration_error": error,
+        }
+        return estimates, moments, fields
 
 
 def solve_space(data: FitData, dtype: np.dtype) -> SpaceSolution:
@@ -180,8 +177,9 @@ def _bank_population(reached: SpaceSolution) -> Population:
     return Population()
 
 
-def _first_population(design: PopulationDesign, anchors: ItemBank | None) -> Any:
+def _first_population(work: Workspace) -> Any:
     """The numbers at the start: all groups as the anchors' population, or standard Normal."""
+    design, anchors = work.population, work.specification.anchors
     eye = np.eye(design.dims)
     first = eye if anchors is None else anchors.population.covariance
     covariance = np.tile(first, (design.n_groups, 1, 1))

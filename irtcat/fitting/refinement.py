@@ -1,23 +1,27 @@
 """Iterations of several abilities: the first quadrature, and finer ones where it is too coarse."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
-from irtcat._common.types import FloatArray
-from irtcat.fitting.em.density import density_map, with_density
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.driver import Ended, checkpoint_of, loop_settings, named_settings, run_em
+from irtcat.fitting.em.iteration import em_step
 from irtcat.fitting.em.problem import EMPoint, EMState, Problem, sums_at
 from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.workspace import Workspace, modes_of, slopes_by_item
 from irtcat.latent import (
     AdaptiveQuadrature,
-    Density,
+    Populations,
     Quadrature,
     adaptive_quadrature,
     n_nodes,
     narrowest_sd,
+    population_numbers,
+    populations_of,
 )
-from irtcat.models import ItemModel
+from irtcat.models import ItemModel, field_columns
 
 REFINEMENTS = 4
 """Maximum number of quadratures: EM is run again where the nodes prove too coarse."""
@@ -31,10 +35,6 @@ AHEAD = 0.6
 """Where the population becomes as narrow as the spacing of the lines, the next ones are made for a
 population narrower by this factor."""
 
-HISTOGRAM_TOLERANCE = 0.005
-"""Default tolerance with an empirical histogram, in standard errors: hundreds of further iterations
-raise the log-likelihood by less than .2 (1,200 subjects, 15 items, two modes), by spikes."""
-
 ADAPTIVE_NOISE = 5e-6
 """Adaptive nodes move with the posteriors, and the objective changes by their error (relative)."""
 
@@ -44,26 +44,6 @@ def _steepest(template: ItemModel, params: FloatArray) -> float:
     if slopes.shape[2] > 1:
         slopes = np.diff(slopes, axis=2, prepend=0.0)
     return float(np.quantile(np.abs(slopes).max(axis=(1, 2)), 0.9))
-
-
-def iterate_density(work: Workspace, density: Density, params: FloatArray) -> tuple[Problem, Ended]:
-    """Run EM of the items and of a density on its fixed nodes."""
-    solver, name = work.specification.solver, work.specification.density
-    step_rule = work.step_rule._replace(lengthen=False, rescale=False)
-    start = density.start()
-    problem = with_density(work.problem(work.rule(1.0), step_rule), density, start)
-    settings = loop_settings(solver, str(work.dtype), work.expands)
-    if solver.tolerance is None and not density.degree:
-        settings = settings._replace(tolerance=HISTOGRAM_TOLERANCE)
-    named = {"model": work.template.key, "density": name, "nodes": len(density.nodes)}
-    named = named_settings(problem, settings, **named)
-    checkpoint = checkpoint_of(problem, work.rows, solver, named, work.design.pattern)
-    point = EMPoint(jnp.asarray(params, work.dtype), jnp.asarray(start, work.dtype))
-    n_rows = work.rows.shape[0]
-    state = EMState(point, np.zeros((n_rows, 1)), np.ones((n_rows, 1, 1)))
-    step_map = density_map(density, settings.tolerance)
-    ended = run_em(problem, state, settings, work.specification.progress, checkpoint, step_map)
-    return with_density(problem, density, np.asarray(ended.point.population)), ended
 
 
 def _first_quadrature(
@@ -191,3 +171,61 @@ def finer_log_likelihood(work: Workspace, problem: Problem, ended: Ended) -> flo
         return np.nan
     belief = sums_at(everyone._replace(rule=fine), state).belief
     return float(weights @ np.asarray(belief.log_z, float))
+
+
+def identified(
+    work: Workspace, params: FloatArray, populations: Populations
+) -> tuple[FloatArray, Populations, BoolArray]:
+    """Identified axes: echelon form without a pattern, directed towards more right answers.
+
+    Without a pattern the axes are rotated so that one item has slope 0 on all but the first, a
+    second one on all but the first two, and so on; the items are the most informative ones (pivoted
+    QR), so that the constraint costs no precision.
+
+    Returns:
+        Parameters, populations, and the mask of the slopes that are not held at 0.
+    """
+    template = work.full_template
+    columns = list(field_columns(template, ["slope"]))
+    slopes = slopes_by_item(template, params)
+    dims, n_steps = slopes.shape[1:]
+    pattern = np.repeat(work.design.pattern[:, :, None] != 0, n_steps, axis=2)
+    mean, covariance = (
+        np.asarray(part, float) for part in (populations.mean, populations.covariance)
+    )
+    turn = np.eye(dims)
+    if work.design.exploratory:
+        by_row = np.moveaxis(slopes, 1, 2).reshape(-1, dims)
+        turn, _, pivots = scipy.linalg.qr(by_row.T, pivoting=True, mode="economic")
+        for k in range(dims):
+            item, step = divmod(int(pivots[k]), n_steps)
+            pattern[item, k + 1 :, step] = False
+    slopes = np.where(pattern, np.einsum("jds,de->jes", slopes, turn), 0.0)
+    sign = np.where(slopes.sum(axis=(0, 2)) < 0, -1.0, 1.0)
+    sign = sign if work.setup.has_free_scale else np.ones(dims)
+    turn = turn * sign
+    params = params.copy()
+    params[:, columns] = (slopes * sign[:, None]).reshape(len(params), -1)
+    mean, covariance = mean @ turn, turn.T @ covariance @ turn
+    root = np.linalg.cholesky(covariance)  # numpy: used outside of the precision too
+    return (params, Populations(mean, root), pattern.reshape(len(params), -1))
+
+
+def at_identified(
+    work: Workspace, problem: Problem, params: FloatArray, populations: Populations, ended: Ended
+) -> Ended:
+    """The E-step at the identified parameters with all items, including those set aside."""
+    dtype = problem.weights.dtype
+    mean, covariance = (
+        np.asarray(part, dtype) for part in (populations.mean, populations.covariance)
+    )
+    numbers = population_numbers(mean, covariance, work.population)
+    everyone = problem.of_all_items()
+    state = EMState.of(EMPoint(jnp.asarray(params, dtype), numbers), ended.belief)
+    if problem.rule.is_adaptive:
+        # The axes may have been rotated: place the nodes again.
+        numpy = jax.tree.map(np.asarray, populations_of(numbers, work.design.dims))
+        state = EMState(state.point, *modes_of(work, params, numpy))
+        state = EMState.of(state.point, sums_at(everyone, state).belief)
+    update, belief = em_step(everyone, state, 0.0, 0, False)
+    return ended._replace(point=state.point, update=update, belief=belief)

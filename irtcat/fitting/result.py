@@ -9,16 +9,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import InputError, argument_error
 from irtcat._common.notebook import COLUMNS, ROWS, card
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.bank._table import BankSummary
 from irtcat.features import check_features
 from irtcat.fitting.features.columns import FeatureRegression, predicted_bank
-from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.problem.of_subjects import Grouping
 from irtcat.latent import Populations
 from irtcat.scoring import Ability, score
+
+FIGURES = (
+    *("n_parameters", "log_likelihood", "log_posterior", "aic", "bic", "converged"),
+    *("n_iterations", "message", "notes", "latent_mean", "latent_sd", "priors", "n_sparse"),
+    "precision",
+)
+"""Attributes of a fit that are among the figures of `Fit.to_dict`, in their order there."""
+
+
+def _left_out(argument: str, must: str, name: str) -> InputError:
+    """The error for what only fits with an argument of this name have."""
+    return argument_error(
+        argument, f"{must} {name}", "a fit without", f"Pass {name} to irtcat.fit."
+    )
 
 
 @dataclass(frozen=True)
@@ -161,12 +175,7 @@ class Fit:
             Response Models, ch. 2 (as a linear logistic test model).
         """
         if not self.facets:
-            raise argument_error(
-                "facets",
-                "those of a fit with facets",
-                "a fit without",
-                "Pass facets to irtcat.fit.",
-            )
+            raise _left_out("facets", "those of a fit with", "facets")
         regression = next(iter(self.item_regressions.values()))  # of the intercept or location
         frame = regression.to_frame()
         observed = (~np.isnan(self.responses.to_numpy())).sum(axis=0)
@@ -215,12 +224,7 @@ class Fit:
             De Boeck & Wilson (2004), Explanatory Item Response Models, ch. 2.
         """
         if self.subject_regression is None:
-            raise argument_error(
-                "features",
-                "of a fit with subject_features",
-                "a fit without",
-                "Pass subject_features to irtcat.fit.",
-            )
+            raise _left_out("features", "of a fit with", "subject_features")
         table = check_features(features, "features", "subject")
         mean, variance = self.subject_regression.predict(table)
         return pd.DataFrame({"mean": mean, "sd": np.sqrt(variance)}, index=table.index)
@@ -262,12 +266,7 @@ class Fit:
             De Boeck (2008), Psychometrika 73, 533-559 (random item effects).
         """
         if not self.item_regressions:
-            raise argument_error(
-                "features",
-                "of a fit with item_features",
-                "a fit without",
-                "Pass item_features to irtcat.fit.",
-            )
+            raise _left_out("features", "of a fit with", "item_features")
         return predicted_bank(
             self.bank,
             self.item_regressions,
@@ -337,23 +336,12 @@ class Fit:
             "model": self.bank.provenance.get("model"),
             "n_subjects": self.n_subjects,
             "n_items": self.bank.n_items,
-            "n_parameters": self.n_parameters,
-            "log_likelihood": self.log_likelihood,
-            "log_posterior": self.log_posterior,
-            "aic": self.aic,
-            "bic": self.bic,
-            "converged": self.converged,
-            "n_iterations": self.n_iterations,
-            "message": self.message,
+            **{name: getattr(self, name) for name in FIGURES},
             "notes": list(self.notes),
-            "latent_mean": self.latent_mean,
-            "latent_sd": self.latent_sd,
             "priors": {
                 name: prior if isinstance(prior, str) else list(prior)
                 for name, prior in self.priors.items()
             },
-            "n_sparse": self.n_sparse,
-            "precision": self.precision,
         }
 
     def summary(self) -> FitSummary:

@@ -1,6 +1,7 @@
 """Rounds of a fit with features: EM under priors by the features, and regressions on them."""
 
 import functools
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -72,54 +73,61 @@ def _rescaled(template: ItemModel, params: Array, free: Array, mean: Array, sd: 
     return jnp.where(free, pack(unpack(template, params).rescale(mean, sd)), params)
 
 
+@dataclass
 class Rounds:
-    """The rounds of a fit with features."""
+    """The rounds of a fit with features.
 
-    def __init__(
-        self,
-        problem: Problem,
-        ended: Ended,
-        features: Features,
-        group: IntArray,
-        share: float,
-        free_scale: bool,
-    ):
-        self.features, self.share = features, share
-        self.free_scale = free_scale
-        self.names = column_names(problem.template)
+    Attributes:
+        problem: what EM iterates on.
+        ended: its last end.
+        features: of subjects and items.
+        group: the subject with the same features of each row.
+        share: share of the responses that are observed.
+        free_scale: whether the scale is free.
+        subject: the last regression of the abilities.
+        items: the last regressions of the items' parameters.
+        pseudo_data: what these are fitted to.
+        is_held: whether the residual SD of the abilities is held at its least value.
+    """
+
+    problem: Problem
+    ended: Ended
+    features: Features
+    group: IntArray
+    share: float
+    free_scale: bool
+    subject: Regression | None = None
+    items: dict[str, Regression] = field(default_factory=dict)
+    pseudo_data: dict[str, NormalData] = field(default_factory=dict)
+    is_held: bool = False
+
+    def __post_init__(self) -> None:
+        features, group, problem = self.features, self.group, self.problem
         self.subject_matrix: FloatArray = np.zeros((1, 0))
-        self.subject_layout = Column(np.zeros(0, int), np.zeros(0, bool))
         if features.subject is not None:
             self.subject_matrix = features.subject[1]
         n = len(self.subject_matrix)
         self.weights = np.bincount(group, np.asarray(problem.weights, float), n)
-        dtype = problem.dtype
-        self.group = group
         # Without subject features the one population is N(0, 1), as without any features.
         self.problem = problem._replace(
             group=None if features.subject is None else jax.device_put(group),
             population=PopulationDesign(1, 1, n_groups=n, is_known=True),
             step_rule=StepRule(),
         )
-        population = jnp.zeros((n, 2), dtype)
-        self.ended = ended._replace(point=EMPoint(ended.point.params, population))
-        self.subject: Regression | None = None
-        self.items: dict[str, Regression] = {}
-        self.item_layouts: dict[str, Column] = {}
-        self.pseudo_data: dict[str, NormalData] = {}
-        self.wide: WideTable | None = None
+        point = EMPoint(self.ended.point.params, jnp.zeros((n, 2), problem.dtype))
+        self.ended = self.ended._replace(point=point)
+        self.subject_layout = Column(np.zeros(0, int), np.zeros(0, bool))
         if features.subject is not None:
             has_rows = int((self.weights > 0).sum())
             self.subject_layout = layout_of(features.subject[0], has_rows, "ability")
+        self.item_layouts: dict[str, Column] = {}
+        self.wide: WideTable | None = None
         if features.item is not None:
             design, x = features.item
             all_fixed = not features.has_residual
             for name in self.explained:
                 self.item_layouts[name] = layout_of(design, len(x), name, all_fixed)
             self.wide = wide_table(x)
-        self.mean, self.sd, self.n_rounds = 0.0, 1.0, 0
-        self.is_held = False
-        self.data: tuple[FloatArray, FloatArray] = (np.zeros((0, 0, 0)), np.zeros((0, 0)))
 
     @functools.cached_property
     def explained(self) -> dict[str, int]:
@@ -132,7 +140,8 @@ class Rounds:
     @functools.cached_property
     def untied(self) -> list[int]:
         """Columns of the parameters that items do not share."""
-        return [p for p in range(len(self.names)) if p not in self.problem.tied]
+        n_params = len(column_names(self.problem.template))
+        return [p for p in range(n_params) if p not in self.problem.tied]
 
     def item_data(self) -> tuple[FloatArray, FloatArray]:
         """Information of each item, priors included, and that times the posterior mode.

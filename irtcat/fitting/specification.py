@@ -9,7 +9,7 @@ import numpy as np
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting.features.columns import Features
-from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.problem.of_subjects import Grouping
 from irtcat.fitting.solvers import Solver
 
 Progress = Callable[[int, float, float], None]

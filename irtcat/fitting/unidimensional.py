@@ -55,8 +55,8 @@ def _iterate(setup: FitSetup, begun: Begun) -> "LineSolution":
         return LineSolution(
             setup=setup,
             begun=begun,
-            problem=explained.problem,
-            ended=explained.ended,
+            problem=explained.rounds.problem,
+            ended=explained.rounds.ended,
             prior=explained.prior,
             latent=Latent(explained.mean, explained.sd),
             explained=explained,
@@ -122,9 +122,9 @@ class LineSolution(NamedTuple):
         """The estimates, reversed where higher is less; of the groups; what else a `Fit` has."""
         setup, begun, ended, explained = self.setup, self.begun, self.ended, self.explained
         data = setup.data
-        features, is_standard = data.specification.features, data.cls in STANDARD_FORM
-        if explained is not None and features is not None:
-            covariance = explained.with_uncertain_means(covariance, features)
+        is_standard = data.cls in STANDARD_FORM
+        if explained is not None:
+            covariance = explained.with_uncertain_means(covariance)
         slopes, sign = field_columns(setup.template, ["slope"]), 1
         if setup.has_free_scale:
             sign = _sign(setup.template, ended, begun.start.mean, data.rows.weights)
@@ -137,12 +137,11 @@ class LineSolution(NamedTuple):
             tables = populations(ended.point, sign, covariance, common)
             moments = [dict(zip(("mean", "sd"), numbers, strict=True)) for numbers in tables]
         fields: dict[str, Any] = {}
+        n_explained, note = 0, ""
         if explained is not None:
             factor = float(params[:, slopes].mean()) if is_standard else 1.0
             fields = explained.fields(data.specification, sign, factor)
-        n_explained, note = (
-            (0, "") if explained is None else (explained.n_parameters, explained.note)
-        )
+            n_explained, note = explained.n_parameters, explained.note
         estimates = estimates_of_em(
             setup,
             ended,
@@ -154,24 +153,20 @@ class LineSolution(NamedTuple):
             ending=self.ending,
             n_further=self.problem.population.size + n_explained,
         )
-        return (
-            estimates,
-            moments,
-            {
-                "latent": self.latent._replace(mean=sign * self.latent.mean),
-                "bank": {},
-                "latent_mean": self.best.mean,
-                "latent_sd": self.best.sd,
-                "notes": (begun.note, ended.note, note),
-                **fields,
-            },
-        )
+        fields |= {
+            "latent": self.latent._replace(mean=sign * self.latent.mean),
+            "bank": {},
+            "latent_mean": self.best.mean,
+            "latent_sd": self.best.sd,
+            "notes": (begun.note, ended.note, note),
+        }
+        return estimates, moments, fields
 
 
 def solve_line(data: FitData, dtype: np.dtype) -> LineSolution:
     """Fit one ability."""
     features = data.specification.features
-    setup = set_up(data, 1, dtype, positive=data.specification.positive)
+    setup = set_up(data, 1, dtype)
     if features is not None and features.item is not None:
         check_explained(setup.template, setup.prior)
     begun = begin(setup)

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.full_step import CAN_BE_LENGTHENED
+from irtcat._common.types import FloatArray
 from irtcat.fitting.em.m_step import shared_cells
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.problem import Problem, StepRule
 from irtcat.fitting.em.setup import FitSetup
+from irtcat.fitting.em.steps import CAN_BE_LENGTHENED
 from irtcat.fitting.problem.loading_pattern import LatentDesign
 from irtcat.latent import (
     FINEST_PRODUCT,
@@ -195,17 +195,11 @@ class Workspace:
         has[:, by_axis[-1]] = (self.group < self.design.dims - self.n_general)[:, None]
         return has
 
-    def shrink(self, params: FloatArray) -> FloatArray:
-        """The iterated parameters from all parameters."""
+    def shrink(self, params: np.ndarray) -> np.ndarray:
+        """The iterated parameters from all parameters, or masks of them."""
         if self.columns is None:
             return params
         return np.take_along_axis(params, self.columns, axis=1) * self._has
-
-    def shrink_mask(self, free: BoolArray) -> BoolArray:
-        """Which of the iterated parameters are free, from the same of all parameters."""
-        if self.columns is None:
-            return free
-        return np.take_along_axis(free, self.columns, axis=1) & self._has
 
     def widen(self, params: FloatArray) -> FloatArray:
         """Undo `shrink`."""

@@ -5,6 +5,9 @@ posteriors are narrower than its spacing); several by `grid_step`, `two_tier_ste
 quadrature (`adaptive_block`), as `choose_nodes` says. The package is internal.
 """
 
+# ruff: noqa: F401
+# Names besides those of `__all__` are for irtcat's other packages: they may change in any release.
+
 from irtcat.latent.adaptive import (
     AdaptiveQuadrature,
     adaptive_block,
@@ -68,7 +71,14 @@ from irtcat.latent.population import (
     rescaled_populations,
 )
 from irtcat.latent.product import FINEST_PRODUCT, density_ratio, item_factors, line_factors
-from irtcat.latent.quadrature_choice import Quadrature, as_rule, choose_nodes, n_nodes, narrowest_sd
+from irtcat.latent.quadrature_choice import (
+    KINDS,
+    Quadrature,
+    as_rule,
+    choose_nodes,
+    n_nodes,
+    narrowest_sd,
+)
 from irtcat.latent.score_covariance import (
     CanonicalSums,
     CanonicalTables,
@@ -77,89 +87,3 @@ from irtcat.latent.score_covariance import (
 )
 
 __all__: list[str] = []
-
-INTERNAL = (
-    FINEST_PRODUCT,
-    LIMIT,
-    AdaptiveQuadrature,
-    CanonicalSums,
-    CanonicalTables,
-    CorrelationTerms,
-    Density,
-    EStep,
-    EStepProgram,
-    ExpectedSums,
-    GridQuadrature,
-    ItemParts,
-    Layout,
-    LayoutPlan,
-    LineQuadrature,
-    Moments,
-    PackedItems,
-    PopulationDesign,
-    Populations,
-    Quadrature,
-    ResponseRows,
-    RowBlock,
-    ScaleTransform,
-    adaptive_block,
-    adaptive_posterior,
-    adaptive_quadrature,
-    as_rule,
-    canonical_line_covariance,
-    cells_of,
-    chain_of,
-    chained,
-    choose_nodes,
-    count_general,
-    density_of,
-    density_ratio,
-    density_scores,
-    e_step,
-    e_step_program,
-    filled,
-    fold_rows,
-    grid_nodes,
-    grid_points,
-    grid_posterior,
-    grid_step,
-    group_items,
-    has_numpy_terms,
-    item_curves,
-    item_factors,
-    item_parts,
-    line_covariance,
-    line_factors,
-    line_posteriors,
-    log_likelihoods,
-    logistic_terms,
-    mixture_log_density,
-    n_nodes,
-    narrowest_sd,
-    on_grid_scale,
-    one_answer,
-    over_blocks,
-    part_observed,
-    part_terms,
-    parts_of,
-    population_distance,
-    population_gradient,
-    population_log_density,
-    population_metric,
-    population_numbers,
-    population_step,
-    populations_of,
-    posterior_modes,
-    posterior_on_grid,
-    predictor_bends,
-    rescaled_populations,
-    root_of,
-    round_up,
-    row_chunks,
-    row_priors,
-    rows_on_device,
-    scores_of,
-    transformed_nodes,
-    two_tier_step,
-)
-"""For irtcat's other packages: these may change in any release."""

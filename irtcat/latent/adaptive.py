@@ -9,9 +9,22 @@ Where every item measures one ability, a row's log-likelihood is a sum of one fu
 The items are evaluated on a line of nodes of each ability, and these functions are interpolated at
 the subject's nodes, sum_k c_k L(u_k): rows x nodes x abilities instead of rows x nodes x items. The
 M-step takes counts on the lines, the posteriors of nodes handed to the line by the same c_k.
+
+In three and more dimensions the points x are directions times radii: a Normal vector is a
+direction, uniform on the sphere, times a length whose half square is Gamma distributed. A rule that
+is exact for polynomials up to degree 7 in the direction (2 d + 2^d + 2 d (d - 1) points, all
+weights positive up to d = 8), times a Gauss-Laguerre rule for the length, takes 144 points in four
+dimensions and 246 in five, where a product rule of the same accuracy takes thousands. With a random
+rotation the rule is also unbiased for all other functions, so that the errors of many subjects with
+different rotations average out.
+
+References:
+    Genz & Monahan (1998), SIAM Journal on Scientific Computing 19, 426-439; Stroud (1971),
+    Approximate Calculation of Multiple Integrals, rule U_n 7-1.
 """
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -19,9 +32,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
+from scipy.special import ndtri, roots_genlaguerre
 
 from irtcat._common.compilation import jit
-from irtcat.latent.e_step import EStep
+from irtcat._common.types import FloatArray
+from irtcat.latent.e_step import Answers, EStep, ResponseRows, all_placed
 from irtcat.latent.grid import GridQuadrature
 from irtcat.latent.likelihood import log_likelihood
 from irtcat.latent.linear_predictors import Part, PartTerms, part_terms, parts_of
@@ -32,8 +47,69 @@ from irtcat.latent.product import (
     product_rule,
     sums_on_lines,
 )
-from irtcat.latent.spherical import rotations, spherical_rule
 from irtcat.models import Asymptotes, ItemModel
+
+MOST_DIMS = 8
+"""Beyond, the rule of degree 7 has negative weights, and quasi-random directions are used."""
+
+DIRECTIONS = 256
+"""Number of quasi-random directions; each is used with its negative."""
+
+
+def _edges(dims: int) -> FloatArray:
+    """All (+-1, +-1, 0, ...) / sqrt 2."""
+    out = []
+    for i, j in itertools.combinations(range(dims), 2):
+        for first, second in itertools.product([1.0, -1.0], repeat=2):
+            point = np.zeros(dims)
+            point[i], point[j] = first, second
+            out.append(point / np.sqrt(2))
+    return np.array(out)
+
+
+def _directions(dims: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Points on the unit sphere and their weights."""
+    if dims > MOST_DIMS:
+        from scipy.stats import qmc  # slow to import
+
+        draw = ndtri(qmc.Sobol(dims, seed=seed).random(DIRECTIONS) * (1 - 2e-9) + 1e-9)
+        draw /= np.linalg.norm(draw, axis=1, keepdims=True)
+        return np.concatenate([draw, -draw]), np.full(2 * DIRECTIONS, 0.5 / DIRECTIONS)
+    total = dims * (dims + 2) * (dims + 4)
+    weights = (8 - dims) / total, dims**3 / 2**dims / total, 4 / total
+    axes = np.concatenate([np.eye(dims), -np.eye(dims)])
+    corners = np.array(list(itertools.product([1.0, -1.0], repeat=dims))) / np.sqrt(dims)
+    sets = axes, corners, _edges(dims)
+    points = np.concatenate(sets)
+    weight = np.concatenate([np.full(len(s), w) for s, w in zip(sets, weights, strict=True)])
+    return points[weight > 0], weight[weight > 0]
+
+
+def spherical_rule(dims: int, radii: int, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Points and log-probabilities for the standard Normal.
+
+    Args:
+        dims: number of dimensions, 3 or more.
+        radii: number of lengths.
+        seed: for quasi-random directions (more than eight dimensions).
+
+    Returns:
+        Points (directions inner), and the logarithm of their weights.
+    """
+    directions, weight = _directions(dims, seed)
+    half_square, by_length = roots_genlaguerre(radii, dims / 2 - 1)
+    lengths = np.sqrt(2 * half_square)
+    points = (lengths[:, None, None] * directions).reshape(-1, dims)
+    share = np.outer(by_length / by_length.sum(), weight).ravel()
+    return points, np.log(share)
+
+
+def rotations(dims: int, n: int, seed: int) -> FloatArray:
+    """Random orthogonal matrices, uniformly distributed."""
+    draws = np.random.default_rng(seed).standard_normal((n, dims, dims))
+    orthogonal, upper = np.linalg.qr(draws)
+    return orthogonal * np.sign(np.einsum("ndd->nd", upper))[:, None, :]
+
 
 POINTS_2D, RADII = 15, 3
 """Nodes per dimension in two dimensions; lengths of the rule by direction and length beyond."""
@@ -89,11 +165,6 @@ class AdaptiveQuadrature(NamedTuple):
         """Number of general abilities; 0 without tiers."""
         return 0
 
-    @property
-    def kind(self) -> str:
-        """What the nodes are."""
-        return "each subject's own"
-
 
 def _product_rule(dims: int, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss-Hermite in every dimension, without corners of negligible weight."""
@@ -111,7 +182,7 @@ def adaptive_quadrature(dims: int, n: int | None = None, finer: bool = False) ->
     Args:
         dims: number of abilities.
         n: points per dimension of a product of Gauss-Hermite rules; by default 15 in two
-            dimensions, and beyond a rule by direction and length (`irtcat.latent.spherical`).
+            dimensions, and beyond a rule by direction and length (`irtcat.latent.adaptive`).
         finer: whether to return a finer rule for checking the first: more points, other directions.
 
     Returns:
@@ -297,28 +368,26 @@ def cells_with_lines(rule: AdaptiveQuadrature) -> int:
 
 def adaptive_line_step(
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Array, "blocks rows"],
     item_weights: Float[Array, " items"],
     rule: AdaptiveQuadrature,
     root: Float[Array, "dims dims"],
-    chunks: Int[Array, "blocks rows"],
-    last: tuple[Float[Array, "subjects dims"], Float[Array, "subjects dims dims"]],
-    has_missing: bool,
 ) -> tuple[EStep, Float[Array, "one_more one_more"]]:
-    """`sums_on_lines` on nodes placed by the last means and covariances (traceable)."""
+    """`sums_on_lines` on nodes placed by the rows' last means and covariances (traceable)."""
     assert rule.lines is not None
     lines, points, dims = rule.lines, jnp.asarray(rule.points), len(root)
     line = jnp.asarray(lines.line.nodes)[:, 0]
     curves = item_factors(model, lines, item_weights)
     products = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
 
-    def posterior_of(rows: Array, statistics: Array, mask: Array | None) -> LinePosterior:
-        centre, own = last[0][rows], root_of(last[1][rows])
+    def posterior_of(answers: Answers) -> LinePosterior:
+        at, statistics, mask, _ = answers
+        centre, own = rows.nodes[0][at], root_of(rows.nodes[1][at])
         axes = _axes(statistics, mask, own, rule)
         z = centre[:, :, None] + jnp.einsum("rde,qe->rdq", axes, points)
         stencil = _Stencil.at(jnp.einsum("de,req->rdq", root, z), line)
-        by_line = log_likelihood(statistics, mask, curves).reshape(len(rows), dims, -1)
+        by_line = log_likelihood(statistics, mask, curves).reshape(len(at), dims, -1)
         log_lik = stencil.interpolated(by_line).sum(1)
         post, log_z = _posterior_at((z**2).sum(1), log_lik, own, rule)
         # Moments of the rule's points, which are the same for all rows, give those of the nodes.
@@ -328,7 +397,7 @@ def adaptive_line_step(
         square = axes @ second @ axes.swapaxes(1, 2) + mean[:, :, None] * mean[:, None, :]
         return LinePosterior(stencil.on_lines(post, len(line)), mean, square, log_z)
 
-    return sums_on_lines(posterior_of, model, x, weights, lines, root, chunks, has_missing)
+    return sums_on_lines(posterior_of, model, rows, chunks, lines, root)
 
 
 def moments_of(
@@ -366,9 +435,7 @@ def adaptive_posterior(
         root = root_of(covariance[safe])
         block = adaptive_block(parts, statistics, mask, mean[safe], root, rule, ones)
         new = (*moments_of(block.weight, block.z), block.log_z)
-        return tuple(
-            table.at[rows].set(value, mode="drop") for table, value in zip(carry, new, strict=True)
-        ), None
+        return all_placed(carry, rows, new), None
 
     empty = jnp.zeros_like(mean), jnp.zeros_like(covariance), jnp.zeros_like(mean[:, 0])
     return jax.lax.scan(body, empty, chunks)[0]

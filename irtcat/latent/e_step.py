@@ -1,7 +1,7 @@
 """What an E-step takes, and its result: by any quadrature, of one ability or several."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -75,6 +75,31 @@ class ResponseRows:
     has_missing: bool = False
     nodes: Any = None
 
+    def answers(self, model: ItemModel, numbers: Any) -> "Answers":
+        """The answers of the rows of these numbers; the number of rows stands for no row."""
+        xp, n, dtype = namespace(self.weights), self.x.shape[0], self.weights.dtype
+        at = xp.minimum(numbers, n - 1)
+        statistics, mask = model.sufficient_statistics(
+            self.x[at], model.n_categories - 1, self.has_missing, dtype
+        )
+        return Answers(at, statistics, mask, xp.where(numbers < n, self.weights[at], 0))
+
+
+class Answers(NamedTuple):
+    """Some of the `ResponseRows`.
+
+    Attributes:
+        at: their numbers, that of the last one in place of no row.
+        statistics: see `ItemModel.sufficient_statistics`.
+        mask: the same; None where no response is missing.
+        weight: how many subjects each row stands for, 0 for no row.
+    """
+
+    at: Any
+    statistics: Float[Any, "contrasts rows items"]
+    mask: Float[Any, "rows items"] | None
+    weight: Float[Any, " rows"]
+
 
 def fold_rows(
     body: Callable[[Any, Any], tuple[Any, None]], carry: Any, blocks: Any, n_rows: int, n_cells: int
@@ -106,6 +131,11 @@ def placed(array: Any, at: Any, values: Any, axis: int = 0) -> Any:
         return array.at[place].set(values, mode="drop")
     array[place] = values
     return array
+
+
+def all_placed(arrays: Iterable[Any], at: Any, values: Iterable[Any]) -> tuple[Any, ...]:
+    """`placed` of several arrays of rows."""
+    return tuple(placed(array, at, new) for array, new in zip(arrays, values, strict=True))
 
 
 class EStep(NamedTuple):

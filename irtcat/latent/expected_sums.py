@@ -28,7 +28,7 @@ from irtcat.latent.adaptive import (
     moments_of,
     root_of,
 )
-from irtcat.latent.e_step import EStep, PackedItems, ResponseRows
+from irtcat.latent.e_step import EStep, PackedItems, ResponseRows, all_placed
 from irtcat.latent.grid import (
     GridQuadrature,
     TwoTierQuadrature,
@@ -45,7 +45,6 @@ from irtcat.latent.product import (
     linear_two_tier_step,
     product_step,
 )
-from irtcat.models import ItemModel
 
 
 class RowBlock(NamedTuple):
@@ -241,43 +240,41 @@ def grid_sums(
     beliefs, nodes = [], []
     for group, chunks in enumerate(rows.layout):
         model = items.model.rescale(populations.mean[group], populations.root[group])
-        common = model, rows.x, rows.weights, items.weights, grid, chunks
-        if by_factors:
-            belief = linear_grid_step(*common)
-        else:
-            belief = grid_step(*common, has_missing=rows.has_missing)
-        beliefs.append(belief)
+        step = linear_grid_step if by_factors else grid_step
+        beliefs.append(step(model, rows, chunks, items.weights, grid))
         nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
 
 
 def _sums_of_groups(
-    step: Callable[[ItemModel, Any, Any], tuple[EStep, Any]],
+    step: Callable[..., tuple[EStep, Any]],
+    rule: Any,
     line: Any,
     items: PackedItems,
     population: Any,
-    layout: tuple[Any, ...],
+    rows: ResponseRows,
     design: PopulationDesign,
 ) -> ExpectedSums:
     """The E-step of all groups, with items on a line for each ability: theta = mean + SD u.
 
     Args:
-        step: the E-step of a group, from its items on the scale u, the root of its correlations
-            and its rows.
-        line: the nodes of an ability.
+        step: the E-step of a group, from its items on the scale u, the rows, the numbers of its
+            own, the items' weights, the rule and the root of its correlations.
+        rule: the nodes.
+        line: those of an ability.
         items: the items.
         population: numbers of the populations.
-        layout: row numbers of each group.
+        rows: the rows.
         design: what of the population is estimated.
     """
     populations = populations_of(population, design.dims)
     beliefs, nodes, polynomials = [], [], []
     xp = namespace(items.params)
-    for group, rows in enumerate(layout):
+    for group, chunks in enumerate(rows.layout):
         mean, root = populations.mean[group], populations.root[group]
         sd = xp.sqrt((root**2).sum(1))
         model = items.model.rescale(mean, xp.diag(sd))
-        belief, sums = step(model, root / sd[:, None], rows)
+        belief, sums = step(model, rows, chunks, items.weights, rule, root / sd[:, None])
         beliefs.append(belief)
         nodes.append(mean + line * sd)
         one = xp.ones((1, 1), sd.dtype)
@@ -301,12 +298,7 @@ def product_sums(
     design: PopulationDesign,
 ) -> ExpectedSums:
     """The E-step on the product of a line for each ability, of all groups."""
-    common = rows.x, rows.weights, items.weights, rule
-
-    def step(model: ItemModel, root: Any, chunks: Any) -> tuple[EStep, Any]:
-        return product_step(model, *common, root, chunks, rows.has_missing)
-
-    return _sums_of_groups(step, rule.line.nodes, items, population, rows.layout, design)
+    return _sums_of_groups(product_step, rule, rule.line.nodes, items, population, rows, design)
 
 
 @functools.partial(jit, static_argnames=("design", "by_factors"))
@@ -330,12 +322,8 @@ def two_tier_sums(
     root = root.at[:n_general, :n_general].set(general_root)
     mean = jnp.zeros(n_general + 1, root.dtype)
     model = items.model.rescale(mean, root)
-    common = model, rows.x, rows.weights, items.weights, rule, rows.layout[0]
-    if by_factors:
-        belief = linear_two_tier_step(*common)
-    else:
-        belief = two_tier_step(*common, has_missing=rows.has_missing)
-    return ExpectedSums(belief, theta)
+    step = linear_two_tier_step if by_factors else two_tier_step
+    return ExpectedSums(step(model, rows, rows.layout[0], items.weights, rule), theta)
 
 
 def _unfolded(upper: Array, size: int) -> Array:
@@ -365,18 +353,13 @@ def adaptive_sums(
     products of two of these for the information. The chain rule then gives those by the parameters.
     """
     if rule.lines is not None:
-        common = rows.x, rows.weights, items.weights, rule
-
-        def step(model: ItemModel, root: Array, chunks: Array) -> tuple[EStep, Array]:
-            return adaptive_line_step(model, *common, root, chunks, rows.nodes, rows.has_missing)
-
         line = rule.lines.line.nodes
-        return _sums_of_groups(step, line, items, population, rows.layout, design)
+        return _sums_of_groups(adaptive_line_step, rule, line, items, population, rows, design)
     template, params = items.template, items.params
     x, (mean, covariance) = rows.x, rows.nodes
     n, n_items = x.shape
     dims = design.dims
-    dtype, n_contrasts = params.dtype, template.n_categories - 1
+    dtype = params.dtype
     populations = populations_of(population, design.dims)
     chains = chain_of(template, params)
     # Products of two of (1, theta) are symmetric: only the upper triangle is summed.
@@ -390,19 +373,12 @@ def adaptive_sums(
 
         def body(carry: Any, at: Array) -> tuple[Any, None]:
             sums, moments, posteriors = carry
-            safe = jnp.minimum(at, n - 1)  # "no row" reads the last row, with weight 0
-            statistics, mask = template.sufficient_statistics(
-                x[safe], n_contrasts, rows.has_missing, dtype
-            )
-            row_weight = jnp.where(at < n, rows.weights[safe], 0)
+            safe, statistics, mask, row_weight = rows.answers(template, at)
             block = adaptive_block(
                 parts, statistics, mask, mean[safe], root_of(covariance[safe]), rule, items.weights
             )
             new = (*moments_of(block.weight, block.z), block.log_z)
-            posteriors = tuple(
-                table.at[at].set(value, mode="drop")  # "no row" is out of bounds: not written
-                for table, value in zip(posteriors, new, strict=True)
-            )
+            posteriors = all_placed(posteriors, at, new)
             theta = (centre + block.z @ root.T).reshape(-1, dims)
             weight = (block.weight * row_weight[:, None]).reshape(-1, 1)
             basis = jnp.concatenate([jnp.ones_like(weight), theta], axis=1)

@@ -11,7 +11,6 @@ separately on a grid of two dimensions (Gibbons & Hedeker 1992).
 - Otherwise: nodes mean + root z for each subject (`irtcat.latent.adaptive`).
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +20,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
-from irtcat.latent.e_step import EStep
+from irtcat.latent.e_step import EStep, ResponseRows, all_placed
 from irtcat.latent.layout import block_bytes
 from irtcat.latent.likelihood import Curves, item_curves, log_likelihood
 from irtcat.models import ItemModel
@@ -80,11 +79,6 @@ class GridQuadrature(NamedTuple):
         return 0
 
     @property
-    def kind(self) -> str:
-        """What the nodes are."""
-        return "one grid"
-
-    @property
     def spacing(self) -> float:
         """Distance of neighbouring nodes."""
         line = np.unique(np.asarray(self.nodes, float)[:, 0].round(6))
@@ -120,11 +114,6 @@ class TwoTierQuadrature(NamedTuple):
     def is_adaptive(self) -> bool:
         """Whether the nodes are placed by the posteriors."""
         return False
-
-    @property
-    def kind(self) -> str:
-        """What the nodes are."""
-        return "pairs of general and specific"
 
     @property
     def has_lines(self) -> bool:
@@ -218,56 +207,48 @@ def grid_posterior(
     return jnp.exp(log_post - log_z[:, None]), log_z
 
 
-@functools.partial(jit, static_argnames=("has_missing",))
+@jit
 def grid_step(
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Array, "blocks rows"],
     item_weights: Float[Array, " items"],
     grid: GridQuadrature,
-    chunks: Int[Array, "blocks rows"],
-    *,
-    has_missing: bool,
 ) -> EStep:
     """Posterior moments and expected counts on one grid for all subjects.
 
     Args:
         model: stacked items on the z scale.
-        x: responses, subjects x items.
-        weights: how many subjects each row stands for.
+        rows: the responses.
+        chunks: row numbers in blocks.
         item_weights: 1 for items that inform on ability, 0 for those that are only counted.
         grid: the nodes.
-        chunks: row numbers in blocks.
-        has_missing: whether any response is missing.
 
     Returns:
         The moments in the order of the rows, and the counts.
     """
-    n, n_items = x.shape
-    dtype, (n_nodes, dims) = weights.dtype, grid.nodes.shape
+    n, n_items = rows.x.shape
+    dtype, (n_nodes, dims) = rows.weights.dtype, grid.nodes.shape
     curves = _weighted_curves(model, grid.nodes, item_weights)
     n_contrasts = curves.contrast.shape[0]
     products = grid.nodes[:, :, None] * grid.nodes[:, None, :]
     table = jnp.concatenate([grid.nodes, products.reshape(n_nodes, -1)], axis=1)
 
-    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
-        moments, log_z, counts, totals, mass = carry
-        safe = jnp.minimum(rows, n - 1)
-        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
+    def body(carry: tuple[Array, ...], numbers: Array) -> tuple[tuple[Array, ...], None]:
+        _, statistics, mask, weight = rows.answers(model, numbers)
         post, normaliser = grid_posterior(statistics, mask, curves, grid.log_prior)
-        moments = moments.at[rows].set(post @ table, mode="drop")
-        log_z = log_z.at[rows].set(normaliser, mode="drop")
-        post = post * jnp.where(rows < n, weights[safe], 0)[:, None]
+        tables = all_placed(carry[:2], numbers, (post @ table, normaliser))
+        counts, totals, mass = carry[2:]
+        post = post * weight[:, None]
         counts = counts + jnp.stack([post.T @ h for h in statistics])
-        mass = mass + post.sum(0)
         totals = totals if mask is None else totals + post.T @ mask
-        return (moments, log_z, counts, totals, mass), None
+        return (*tables, counts, totals, mass + post.sum(0)), None
 
     empty = (
         jnp.zeros((n, dims + dims**2), dtype),
         jnp.zeros(n, dtype),
         jnp.zeros((n_contrasts, n_nodes, n_items), dtype),
-        jnp.zeros((n_nodes, n_items) if has_missing else (0,), dtype),
+        jnp.zeros((n_nodes, n_items) if rows.has_missing else (0,), dtype),
         jnp.zeros(n_nodes, dtype),
     )
     moments, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
@@ -279,7 +260,7 @@ def grid_step(
         covariance=covariance,
         log_z=log_z,
         counts=counts,
-        totals=totals if has_missing else mass,
+        totals=totals if rows.has_missing else mass,
         mass=mass,
     )
 
@@ -314,27 +295,22 @@ def count_general(pattern: np.ndarray, correlations: np.ndarray | None) -> int:
     return dims
 
 
-@functools.partial(jit, static_argnames=("has_missing",))
+@jit
 def two_tier_step(
     model: ItemModel,
-    x: Array,
-    weights: Float[Array, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Array, "blocks rows"],
     item_weights: Float[Array, " items"],
     rule: TwoTierQuadrature,
-    chunks: Int[Array, "blocks rows"],
-    *,
-    has_missing: bool,
 ) -> EStep:
     """The E-step of a two-tier model by dimension reduction.
 
     Args:
         model: stacked items, each with the general abilities and its specific one.
-        x: responses, subjects x items.
-        weights: how many subjects each row stands for.
+        rows: the responses.
+        chunks: row numbers in blocks.
         item_weights: see `grid_step`.
         rule: the items of each specific factor, and the nodes.
-        chunks: row numbers in blocks.
-        has_missing: whether any response is missing.
 
     Returns:
         Moments (general abilities first, then one a group) and counts of pairs of nodes (general
@@ -343,8 +319,8 @@ def two_tier_step(
     References:
         Gibbons & Hedeker (1992), Psychometrika 57, 423-436. Cai (2010), Psychometrika 75, 581-612.
     """
-    n, n_items = x.shape
-    dtype = weights.dtype
+    n, n_items = rows.x.shape
+    dtype = rows.weights.dtype
     general, specific = rule.general.nodes, rule.specific.nodes[:, 0]
     n_g, n_s, n_groups = len(general), len(specific), len(rule.members)
     dims = general.shape[1] + n_groups
@@ -352,15 +328,13 @@ def two_tier_step(
     n_contrasts = curves.contrast.shape[0]
     all_groups = (rule.members, rule.valid)
 
-    def body(carry: tuple[Array, ...], rows: Array) -> tuple[tuple[Array, ...], None]:
-        safe = jnp.minimum(rows, n - 1)
-        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
-        row_weight = jnp.where(rows < n, weights[safe], 0)[:, None]
+    def body(carry: tuple[Array, ...], numbers: Array) -> tuple[tuple[Array, ...], None]:
+        _, statistics, mask, weight = rows.answers(model, numbers)
 
         def conditional_of(_: None, group: tuple[Array, Array]) -> tuple[None, tuple[Array, ...]]:
             """Posterior of a group's ability given the general ones, and its normaliser."""
             members, valid = group
-            group_mask = jnp.broadcast_to(valid, (len(rows), len(valid)))
+            group_mask = jnp.broadcast_to(valid, (len(numbers), len(valid)))
             group_mask = group_mask if mask is None else mask[:, members] * valid
             group_curves = Curves(curves.base[:, members], curves.contrast[:, :, members])
             log_lik = log_likelihood(statistics[:, :, members] * valid, group_mask, group_curves)
@@ -374,7 +348,7 @@ def two_tier_step(
         joint = by_group.sum(0) + rule.general.log_prior
         log_z = logsumexp(joint, axis=1)
         post = jnp.exp(joint - log_z[:, None])
-        weighted = (post * row_weight)[:, :, None]
+        weighted = (post * weight[:, None])[:, :, None]
 
         def outer(carry: tuple[Array, Array], group: tuple[Any, ...]) -> tuple[Any, Any]:
             counts, totals = carry
@@ -395,14 +369,8 @@ def two_tier_step(
             outer, (counts, totals), (*all_groups, conditionals)
         )
         mean, covariance = two_tier_moments(post, general, first, second)
-        return (
-            carry[0].at[rows].set(mean, mode="drop"),
-            carry[1].at[rows].set(covariance, mode="drop"),
-            carry[2].at[rows].set(log_z, mode="drop"),
-            counts,
-            totals,
-            carry[5] + mass,
-        ), None
+        tables = all_placed(carry[:3], numbers, (mean, covariance, log_z))
+        return (*tables, counts, totals, carry[5] + mass), None
 
     empty = (
         jnp.zeros((n, dims), dtype),

@@ -432,29 +432,26 @@ def e_step(
     Returns:
         The moments in the order of the rows, and the counts.
     """
-    x, weights, layout, has_missing = rows.x, rows.weights, rows.layout, rows.has_missing
-    dtype, xp = weights.dtype, namespace(weights)
+    layout, dtype, xp = rows.layout, rows.weights.dtype, namespace(rows.weights)
     n_nodes = layout.n_nodes
     nodes = xp.asarray(grid_points(dtype, n_nodes))
     curves = weighted_curves(model, nodes, item_weights)
-    n_subjects, n_items = x.shape
+    n_subjects, n_items = rows.x.shape
     n_contrasts = len(curves.slope if isinstance(curves, Lines) else curves.contrast)
     condense = condense and isinstance(curves, Lines)
 
     def block(carry: _Totals, at: Any, first: Any, local: bool) -> _Totals:
-        safe = xp.minimum(at, n_subjects - 1)
-        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
+        safe, statistics, mask, row_weight = rows.answers(model, at)
         prior = row_priors(populations, rows.group, safe)
         if local:
             post, stats = _window_block(statistics, mask, curves, first, layout.window, prior)
         else:
             post, stats = _grid_block(statistics, mask, curves, nodes, prior)
-        row_weight = xp.where(at < n_subjects, weights[safe], 0)
         pair = _on_pair(stats[0], row_weight, nodes) if condense else None
         carry = _add_counts(carry, post, row_weight, pair, statistics, mask, first)
         return carry._replace(stats=placed(carry.stats, at, stats, axis=1))
 
-    totals_shape = (n_nodes, n_items) if has_missing else (n_nodes,)
+    totals_shape = (n_nodes, n_items) if rows.has_missing else (n_nodes,)
     carry = _Totals(
         xp.zeros((4, n_subjects), dtype),
         xp.zeros((n_contrasts, 2 if condense else n_nodes, n_items), dtype),

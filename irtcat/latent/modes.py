@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from irtcat._common.compilation import FEW, jit, namespace, repeat_while
-from irtcat.latent.e_step import FEW_CELLS, fold_rows, placed
+from irtcat.latent.e_step import FEW_CELLS, all_placed, fold_rows
 from irtcat.latent.linear_predictors import (
     Part,
     has_numpy_terms,
@@ -130,7 +130,7 @@ def posterior_modes(
             start,
         )
         found = z, _solved(information, eye), abs(gradient).max(1)
-        return tuple(placed(*both) for both in zip(carry, (rows,) * 3, found, strict=True)), None
+        return all_placed(carry, rows, found), None
 
     empty = xp.zeros((n, dims), dtype), xp.zeros((n, dims, dims), dtype), xp.zeros(n, dtype)
     return Modes(*fold_rows(block, empty, chunks, n, x.shape[1]))

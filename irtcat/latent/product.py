@@ -35,11 +35,12 @@ from irtcat._common.compilation import jit, namespace
 from irtcat.latent.e_step import (
     FEW_CELLS,
     FEW_RESPONSES,
+    Answers,
     EStep,
     PackedItems,
     ResponseRows,
+    all_placed,
     fold_rows,
-    placed,
 )
 from irtcat.latent.grid import REACH, GridQuadrature, TwoTierQuadrature, grid_rule, two_tier_moments
 from irtcat.latent.likelihood import Curves, careful_sum, item_curves, log_likelihood
@@ -77,11 +78,6 @@ class ProductQuadrature(NamedTuple):
     def n_general(self) -> int:
         """Number of general abilities; 0 without tiers."""
         return 0
-
-    @property
-    def kind(self) -> str:
-        """What the nodes are."""
-        return "a line for each ability"
 
     @property
     def spacing(self) -> float:
@@ -224,45 +220,40 @@ def line_posterior(
 
 
 def sums_on_lines(
-    posterior_of: Callable[[Any, Any, Any], LinePosterior],
+    posterior_of: Callable[[Answers], LinePosterior],
     model: ItemModel,
-    x: Any,
-    weights: Float[Any, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Any, "blocks rows"],
     rule: ProductQuadrature,
     root: Float[Any, "dims dims"],
-    chunks: Int[Any, "blocks rows"],
-    has_missing: bool,
 ) -> tuple[EStep, Float[Any, "one_more one_more"]]:
     """Posterior moments of all rows and expected counts on the lines (traceable).
 
     Args:
-        posterior_of: the posteriors of rows, from their numbers, statistics and mask.
+        posterior_of: the posteriors of some rows.
         model: stacked items on the scale u.
-        x: responses, subjects x items.
-        weights: how many subjects each row stands for.
+        rows: the responses.
+        chunks: row numbers in blocks.
         rule: the lines.
         root: lower root of the abilities' correlations.
-        chunks: row numbers in blocks.
-        has_missing: whether any response is missing.
 
     Returns:
         Moments on the scale z = root^-1 u, and counts on the line of each item's ability; sums
         over the subjects of E[(1, u) (1, u)'].
     """
-    (n, n_items), n_contrasts = x.shape, model.n_categories - 1
-    dtype, (dims, _), size = weights.dtype, rule.members.shape, len(rule.line.nodes)
-    xp = namespace(weights)
+    (n, n_items), n_contrasts = rows.x.shape, model.n_categories - 1
+    dtype, (dims, _), size = rows.weights.dtype, rule.members.shape, len(rule.line.nodes)
+    xp = namespace(rows.weights)
     members = xp.asarray(rule.members)
 
     def on_lines(post: Any, table: Any) -> Any:
         """Sums over rows of posterior times table, on the line of each item's ability."""
         return ((post.transpose(1, 2, 0) @ table) * members[:, None]).sum(0)
 
-    def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
-        safe = xp.minimum(rows, n - 1)
-        statistics, mask = model.sufficient_statistics(x[safe], n_contrasts, has_missing, dtype)
-        here = posterior_of(safe, statistics, mask)
-        weight = xp.where(rows < n, weights[safe], 0)
+    def body(carry: tuple[Any, ...], numbers: Any) -> tuple[tuple[Any, ...], None]:
+        answers = rows.answers(model, numbers)
+        here = posterior_of(answers)
+        _, statistics, mask, weight = answers
         post = here.lines * weight[:, None, None]
         if mask is None:
             totals = (post.sum(0)[:, :, None] * members[:, None]).sum(0)
@@ -270,9 +261,7 @@ def sums_on_lines(
             totals = on_lines(post, mask)
         first, second = weight @ here.mean, xp.tensordot(weight, here.square, 1)
         sums = xp.block([[weight.sum(keepdims=True), first], [first[:, None], second]])
-        tables = [
-            placed(table, rows, value) for table, value in zip(carry[:3], here[1:], strict=True)
-        ]
+        tables = all_placed(carry[:3], numbers, here[1:])
         counts = xp.stack([on_lines(post, h) for h in statistics])
         return (*tables, carry[3] + counts, carry[4] + totals, carry[5] + sums), None
 
@@ -301,25 +290,23 @@ def sums_on_lines(
 
 def product_step(
     model: ItemModel,
-    x: Any,
-    weights: Float[Any, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Any, "blocks rows"],
     item_weights: Float[Any, " items"],
     rule: ProductQuadrature,
     root: Float[Any, "dims dims"],
-    chunks: Int[Any, "blocks rows"],
-    has_missing: bool,
 ) -> tuple[EStep, Float[Any, "one_more one_more"]]:
     """`sums_on_lines` of the posteriors on the product of the lines (traceable)."""
     line = namespace(root).asarray(rule.line.nodes)[:, 0]
     curves = item_factors(model, rule, item_weights)
     ratio = density_ratio(rule, root)
 
-    def posterior_of(_: Any, statistics: Any, mask: Any) -> LinePosterior:
-        factors, top = line_factors(statistics, mask, curves, rule)
+    def posterior_of(answers: Answers) -> LinePosterior:
+        factors, top = line_factors(answers.statistics, answers.mask, curves, rule)
         here = line_posterior(factors, ratio, line)
         return here._replace(log_z=here.log_z + top)
 
-    return sums_on_lines(posterior_of, model, x, weights, rule, root, chunks, has_missing)
+    return sums_on_lines(posterior_of, model, rows, chunks, rule, root)
 
 
 def product_rule(
@@ -416,18 +403,17 @@ def _on_axes(
 @jit
 def linear_grid_step(
     model: ItemModel,
-    x: Any,
-    weights: Float[Any, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Any, "blocks rows"],
     item_weights: Float[Any, " items"],
     grid: GridQuadrature,
-    chunks: Int[Any, "blocks rows"],
 ) -> EStep:
     """`grid_step` of complete right/wrong answers to logistic items, by factors of each ability.
 
     The counts are at a few nodes only, with the same sums and first moments.
     """
-    n, n_items = x.shape
-    dtype, (n_nodes, dims) = weights.dtype, grid.nodes.shape
+    n, n_items = rows.x.shape
+    dtype, (n_nodes, dims) = rows.weights.dtype, grid.nodes.shape
     line: Any = grid.line
     size, logits = len(line), cast(Any, model)
     log_table = careful_sum(_shared_table(model, grid.nodes, item_weights)) + grid.log_prior
@@ -435,24 +421,16 @@ def linear_grid_step(
     table = jnp.zeros(size**dims, dtype).at[grid.cells].set(jnp.exp(log_table - top))
     table = table.reshape(-1, size)
 
-    def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
-        mean, square, log_z, sums, mass = carry
-        safe = jnp.minimum(rows, n - 1)
-        right = model.sufficient_statistics(x[safe], 1, False, dtype)[0][0]
+    def body(carry: tuple[Any, ...], numbers: Any) -> tuple[tuple[Any, ...], None]:
+        _, (right,), _, weight = rows.answers(model, numbers)
         centred = (right - 0.5) * item_weights
         factors, high = _tilted((centred @ logits.slope).T, line)
         here = line_posterior(factors, table, line)
         normaliser = here.log_z + high.sum(0) + centred @ logits.intercept + top
-        weight = jnp.where(rows < n, weights[safe], 0)
         per_cell = outer(factors[:-1]).T @ (factors[-1] * (weight * jnp.exp(-here.log_z))[:, None])
         polynomials = jnp.concatenate([weight[:, None], here.mean * weight[:, None]], axis=1)
-        return (
-            mean.at[rows].set(here.mean, mode="drop"),
-            square.at[rows].set(here.square, mode="drop"),
-            log_z.at[rows].set(normaliser, mode="drop"),
-            sums + right.T @ polynomials,
-            mass + per_cell,
-        ), None
+        tables = all_placed(carry[:3], numbers, (here.mean, here.square, normaliser))
+        return (*tables, carry[3] + right.T @ polynomials, carry[4] + per_cell), None
 
     empty = (
         jnp.zeros((n, dims), dtype),
@@ -477,11 +455,10 @@ def linear_grid_step(
 @jit
 def linear_two_tier_step(
     model: ItemModel,
-    x: Any,
-    weights: Float[Any, " subjects"],
+    rows: ResponseRows,
+    chunks: Int[Any, "blocks rows"],
     item_weights: Float[Any, " items"],
     rule: TwoTierQuadrature,
-    chunks: Int[Any, "blocks rows"],
 ) -> EStep:
     """`two_tier_step` of complete right/wrong answers to logistic items, by factors.
 
@@ -489,8 +466,8 @@ def linear_two_tier_step(
     nodes, with a table of the nodes of both. The counts are at a few pairs of nodes only, with the
     same sums and first moments.
     """
-    n, n_items = x.shape
-    dtype = weights.dtype
+    n, n_items = rows.x.shape
+    dtype = rows.weights.dtype
     general, line = rule.general.nodes, rule.specific.nodes[:, 0]
     n_g, n_s, n_groups, n_general = len(general), len(line), len(rule.members), general.shape[1]
     logits: Any = model
@@ -505,14 +482,13 @@ def linear_two_tier_step(
     table = jnp.exp(log_table - top)
     powers = jnp.stack([table, table * line, table * line**2], 1).reshape(n_groups, -1, n_s)
 
-    def body(carry: tuple[Any, ...], rows: Any) -> tuple[tuple[Any, ...], None]:
-        safe = jnp.minimum(rows, n - 1)
-        right = model.sufficient_statistics(x[safe], 1, False, dtype)[0][0]
+    def body(carry: tuple[Any, ...], numbers: Any) -> tuple[tuple[Any, ...], None]:
+        _, (right,), _, weight = rows.answers(model, numbers)
         centred = (right - 0.5) * item_weights
         by_group = jnp.moveaxis(centred[:, rule.members] * rule.valid, 1, 0)
         tilt = by_group @ slope
         factor, high = _tilted(tilt[:, :, -1], line)
-        sums = (factor @ powers.swapaxes(1, 2)).reshape(n_groups, len(rows), 3, n_g)
+        sums = (factor @ powers.swapaxes(1, 2)).reshape(n_groups, len(numbers), 3, n_g)
         total = sums[:, :, 0]
         first, second = sums[:, :, 1] / total, sums[:, :, 2] / total
         joint = (jnp.log(total) + top.swapaxes(1, 2)).sum(0) + rule.general.log_prior
@@ -520,17 +496,12 @@ def linear_two_tier_step(
         joint = joint + (high.sum(0) + centred @ logits.intercept)[:, None]
         log_z = logsumexp(joint, axis=1)
         post = jnp.exp(joint - log_z[:, None])
-        weight = jnp.where(rows < n, weights[safe], 0)[:, None]
+        weight = weight[:, None]
         per_pair = ((post * weight) / total).swapaxes(1, 2) @ factor
         mean, covariance = two_tier_moments(post, general, first, second)
         polynomials = right.T @ jnp.concatenate([weight, mean * weight], axis=1)
-        return (
-            carry[0].at[rows].set(mean, mode="drop"),
-            carry[1].at[rows].set(covariance, mode="drop"),
-            carry[2].at[rows].set(log_z, mode="drop"),
-            carry[3] + polynomials,
-            carry[4] + per_pair,
-        ), None
+        tables = all_placed(carry[:3], numbers, (mean, covariance, log_z))
+        return (*tables, carry[3] + polynomials, carry[4] + per_pair), None
 
     dims = n_general + n_groups
     empty = (

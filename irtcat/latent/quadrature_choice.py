@@ -25,6 +25,15 @@ SPACINGS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)
 """Spacings of grids: few, so that compiled programs are reused."""
 
 
+KINDS: dict[type, str] = {
+    GridQuadrature: "one grid",
+    ProductQuadrature: "a line for each ability",
+    TwoTierQuadrature: "pairs of general and specific",
+    AdaptiveQuadrature: "each subject's own",
+}
+"""What the nodes of each quadrature are."""
+
+
 def narrowest_sd(covariance: FloatArray) -> float:
     """SD of the narrowest posteriors (0.5 % quantile) in their narrowest direction."""
     smallest = np.linalg.eigvalsh(np.asarray(covariance, float))[:, 0]

@@ -42,9 +42,9 @@ def line_covariance(
         tables: the numbers of each ability at its nodes.
         weights: how many subjects each row stands for.
     """
-    dims, n, size = factors.shape
+    dims, n, _ = factors.shape
     here, xp = line_posterior(factors, ratio, line), namespace(factors)
-    grid, n_numbers = ratio.reshape([size] * dims), tables.shape[3]
+    n_numbers = tables.shape[3]
     flat = (here.lines.swapaxes(0, 1)[:, :, None] @ tables)[:, :, 0].swapaxes(0, 1).reshape(n, -1)
     blocks = {}
     for a in range(dims):
@@ -53,15 +53,20 @@ def line_covariance(
         for b in range(a + 1, dims):
             left = (factors[a] * (weights * xp.exp(-here.log_z))[:, None])[:, :, None] * tables[a]
             right = factors[b][:, :, None] * tables[b]
-            others = [c for c in range(dims) if c not in (a, b)]
-            if others:  # three abilities: the third is summed over
-                third = xp.moveaxis(grid, others[0], 0).reshape(size, -1)
-                given = (factors[others[0]] @ third).reshape(n, size, size) @ right
-            else:
-                given = grid @ right
+            given = _between(factors, ratio, (a, b)) @ right
             blocks[a, b] = _over_rows_and_nodes(left, given)
     total = _symmetric(blocks, dims) - flat.T @ (weights[:, None] * flat)
     return total.reshape(dims, n_numbers, dims, n_numbers)
+
+
+def _between(factors: Any, ratio: Any, pair: tuple[int, int]) -> Any:
+    """The ratio on the grid of two abilities: of each row, where a third one is summed over."""
+    dims, _, size = factors.shape
+    grid, others = ratio.reshape([size] * dims), [c for c in range(dims) if c not in pair]
+    if not others:
+        return grid
+    third = namespace(grid).moveaxis(grid, others[0], 0).reshape(size, -1)
+    return (factors[others[0]] @ third).reshape(-1, size, size)
 
 
 def _over_rows_and_nodes(left: Any, right: Any) -> Any:
@@ -233,14 +238,10 @@ def _pair_moments(
     pair: tuple[int, int],
 ) -> _PairMoments:
     """The moments of two abilities; ``scale`` is the rows' weights over their normalisers."""
-    (a, b), (dims, _, size) = pair, factors.shape
-    grid, xp = ratio.reshape([size] * dims), namespace(factors)
+    (a, b), xp, grid = pair, namespace(factors), _between(factors, ratio, pair)
     left, right = factors[a] * scale[:, None], factors[b]
-    others = [c for c in range(dims) if c not in pair]
-    if others:  # three abilities: the third is summed over
-        third = xp.moveaxis(grid, others[0], 0).reshape(size, -1)
-        joint = (factors[others[0]] @ third).reshape(-1, size, size)
-        joint = joint * left[:, :, None] * right[:, None]
+    if grid.ndim == 3:
+        joint = grid * left[:, :, None] * right[:, None]
         mass = joint.sum(0)
         given_second, given_first = joint.swapaxes(1, 2) @ basis[a], joint @ basis[b]
     else:

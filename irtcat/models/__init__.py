@@ -1,5 +1,8 @@
 """Item models: the table of models, the classes to derive others from, and functions for all."""
 
+# ruff: noqa: F401
+# Names besides those of `__all__` are for irtcat's other packages: they may change in any release.
+
 from irtcat._common.lazy import public_names
 from irtcat.models.base import (
     CategoricalModel,
@@ -116,44 +119,5 @@ __all__ = [
     "unpack",
 ]
 
-INTERNAL = (
-    ALIASES,
-    EDGES,
-    MIXABLE,
-    STANDARD_FORM,
-    ability_points,
-    as_member,
-    as_mixed,
-    as_points,
-    binary_items,
-    categorical_items,
-    category_parameters,
-    credit_items,
-    design_of,
-    field_columns,
-    evaluated,
-    filled,
-    fitted_form,
-    free_parameters,
-    graded_items,
-    has_bifactor_slopes,
-    in_precision,
-    logistic_items,
-    measured,
-    member_columns,
-    mixture,
-    model_from_key,
-    multidimensional_items,
-    nominal_items,
-    pack_counts,
-    parameter_matrix,
-    restricted,
-    standard_scale,
-    steepest_slope,
-    steepest_slopes,
-    tied_parameters,
-    unpack_counts,
-)
-"""For irtcat's other packages: these may change in any release."""
 
 __dir__ = public_names(__name__)

@@ -438,18 +438,18 @@ def field_columns(model: ItemModel, names: Iterable[str]) -> tuple[int, ...]:
 
 def pack(model: ItemModel) -> Float[Array, "items params"]:
     """Stack the parameters of stacked items into one matrix, one row per item."""
-    leaves = [jnp.asarray(getattr(model, name)) for name in parameter_names(model)]
-    sizes = [math.prod(leaf.shape[1:]) for leaf in leaves]
-    flat = [leaf.reshape(len(leaf), size) for leaf, size in zip(leaves, sizes, strict=True)]
-    return jnp.concatenate(flat, axis=-1)
+    return _packed(model, jnp)
 
 
 def parameter_matrix(model: ItemModel) -> Float[np.ndarray, "items params"]:
     """`pack` on the host: outside compiled functions JAX compiles a program for every shape."""
-    leaves = [np.asarray(getattr(model, name)) for name in parameter_names(model)]
-    sizes = [math.prod(leaf.shape[1:]) for leaf in leaves]
-    flat = [leaf.reshape(len(leaf), size) for leaf, size in zip(leaves, sizes, strict=True)]
-    return np.concatenate(flat, axis=-1)
+    return _packed(model, np)
+
+
+def _packed(model: ItemModel, xp: Any) -> Any:
+    leaves = [xp.asarray(getattr(model, name)) for name in parameter_names(model)]
+    flat = [leaf.reshape(len(leaf), math.prod(leaf.shape[1:])) for leaf in leaves]
+    return xp.concatenate(flat, axis=-1)
 
 
 def parameter_mask(model: ItemModel, **masks: BoolArray) -> BoolArray:

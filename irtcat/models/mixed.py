@@ -6,6 +6,7 @@ There is one class for each combination of models, created on first use: `mixtur
 import dataclasses
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 
 from irtcat._common.checks import argument_error
 from irtcat._common.compilation import namespace
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.models.base import (
     CategoricalModel,
     Design,
@@ -73,6 +74,12 @@ class Mixed(CategoricalModel):
     def as_members(self) -> list[Any]:
         """All items as each member model in turn; valid for the items of that model."""
         return [self._as_member(member) for member in self.members]
+
+    def _by_member(self) -> Iterator[tuple[Any, BoolArray, IntArray]]:
+        """Of each member: `as_members`, which items are its own, and its columns of `pack`."""
+        for m, member in enumerate(self.members):
+            own = np.asarray(self.kind) == m
+            yield self._as_member(member), own, np.array(member_columns(self, member))
 
     def _as_member(self, member: Any) -> Any:
         fields = {}
@@ -136,38 +143,33 @@ class Mixed(CategoricalModel):
     def start(self, shares: Float[np.ndarray, "items categories"], slope: Param) -> "Mixed":
         """Every item as its own model does it."""
         params = parameter_matrix(self).astype(float)
-        for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
-            at = np.ix_(np.asarray(self.kind) == m, member_columns(self, member))
-            params[at] = parameter_matrix(items.start(shares, slope))[at[0].ravel()]
+        for items, own, columns in self._by_member():
+            params[np.ix_(own, columns)] = parameter_matrix(items.start(shares, slope))[own]
         return unpack(self, params)
 
     def hold_unused(self, unused: BoolArray) -> tuple["Mixed", BoolArray]:
         """Every item as its own model does it."""
         params = parameter_matrix(self).astype(float)
         mask = np.zeros(params.shape, bool)
-        for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
-            at = np.ix_(np.asarray(self.kind) == m, member_columns(self, member))
+        for items, own, columns in self._by_member():
             values, held = items.hold_unused(unused[:, : items.n_categories])
-            params[at] = np.asarray(parameter_matrix(values), float)[at[0].ravel()]
-            mask[at] = held[at[0].ravel()]
+            at = np.ix_(own, columns)
+            params[at], mask[at] = parameter_matrix(values)[own], held[own]
         return unpack(self, params), mask
 
     def drop_unused(self, table: dict[str, FloatArray], unused: BoolArray) -> dict[str, FloatArray]:
         """Every item as its own model does it."""
         out = {name: values.copy() for name, values in table.items()}
-        for m, items in enumerate(self.as_members()):
-            here = np.asarray(self.kind) == m
+        for items, own, _ in self._by_member():
             for name, values in items.drop_unused(table, unused[:, : items.n_categories]).items():
-                out[name][here] = values[here]
+                out[name][own] = values[own]
         return out
 
     def has_parameters(self) -> BoolArray:
         """Mask of the parameters that each item has, columns as in `pack`."""
-        kind = np.asarray(self.kind)
-        out = np.zeros((len(kind), parameter_matrix(self).shape[1]), bool)
-        for m, (member, items) in enumerate(zip(self.members, self.as_members(), strict=True)):
-            has_parameter = free_parameters(items) & (kind == m)[:, None]
-            out[:, member_columns(self, member)] |= has_parameter
+        out = np.zeros(parameter_matrix(self).shape, bool)
+        for items, own, columns in self._by_member():
+            out[:, columns] |= free_parameters(items) & own[:, None]
         return out
 
 

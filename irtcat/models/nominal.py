@@ -121,7 +121,10 @@ class Nominal(GradedModel):
     ) -> dict[str, FloatArray]:
         """Slopes and intercepts relative to the lowest used category."""
         if self.dims > 1:
-            return self._drop_unused_slopes(table, unused)
+            out = dict(table)
+            for form in ("d{}", *(f"a{{}}_{m + 1}" for m in range(self.dims))):
+                out |= relative_to_used(table, unused, form)
+            return out
         first, last = np.argmin(unused, axis=1), np.asarray(self.categories) - 1
         tail = (1,) * (table["a"].ndim - 1)
         share = (last / np.maximum(last - first, 1)).reshape(-1, *tail)
@@ -132,14 +135,6 @@ class Nominal(GradedModel):
             absent = unused[:, k].reshape(-1, *tail)
             out[f"ak{k}"] = np.where(absent, np.nan, table[f"ak{k}"] / share)
             out[f"d{k}"] = np.where(absent, np.nan, table[f"d{k}"] - base)
-        return out
-
-    def _drop_unused_slopes(
-        self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
-    ) -> dict[str, FloatArray]:
-        out = dict(table)
-        for form in ("d{}", *(f"a{{}}_{m + 1}" for m in range(self.dims))):
-            out |= relative_to_used(table, unused, form)
         return out
 
     @classmethod

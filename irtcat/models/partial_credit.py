@@ -38,14 +38,6 @@ COMMON_STEP = Parameter(-75.0, 75.0, weak_prior=(0.0, 3.0), tied=True)
 Predictors = tuple[Float[Array, "steps one_and_dims"], Float[Array, " gaps"]]
 
 
-def partial_credit_predictors(slope: Slopes, intercept: Steps, categories: PerItem) -> Predictors:
-    """``k slope . theta + intercept_k`` for the categories the item has."""
-    k = jnp.arange(1, intercept.shape[-1] + 1)
-    here = k < categories
-    rows = predictor_rows(jnp.where(here, intercept, ABSENT), slope, here, factor=k)
-    return rows, jnp.zeros(0, intercept.dtype)
-
-
 def _steps(intercept: Steps) -> list[Param]:
     """Differences of neighbouring intercepts."""
     intercepts = [intercept[..., k] for k in range(intercept.shape[-1])]
@@ -154,8 +146,12 @@ class GPCM(_ItemSteps):
     parameters: ClassVar[Mapping[str, Parameter]] = {"slope": SLOPE, "intercept": STEP_INTERCEPT}
 
     def predictors(self) -> Predictors:
-        """One for each category but 0."""
-        return partial_credit_predictors(self.slope, self.intercept, self.categories)
+        """``k slope . theta + intercept_k`` for each category k but 0 that the item has."""
+        k = jnp.arange(1, self.intercept.shape[-1] + 1)
+        here = k < self.categories
+        intercept = jnp.where(here, self.intercept, ABSENT)
+        rows = predictor_rows(intercept, self.slope, here, factor=k)
+        return rows, jnp.zeros(0, self.intercept.dtype)
 
     def irt_parameters(self) -> dict[str, Param]:
         """A, b (mean of the thresholds), b1, b2, ...; Reckase's of several abilities."""

@@ -13,6 +13,7 @@ from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.bank.population import NORMAL_MIXTURE
 from irtcat.latent import (
+    ResponseRows,
     adaptive_posterior,
     as_rule,
     choose_nodes,
@@ -82,7 +83,10 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
             cells *= responses.n_items * 2 * (model.n_categories - 1)
         chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
         x = jnp.asarray(responses.values)
-        ones = jnp.ones(responses.n_subjects, dtype), jnp.ones(responses.n_items, dtype)
+        ones = jnp.ones(responses.n_items, dtype)
+        rows = ResponseRows(
+            x, jnp.ones(responses.n_subjects, dtype), chunks, has_missing=has_missing
+        )
         if rule.is_adaptive:
             first = adaptive_posterior(
                 model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
@@ -93,11 +97,11 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
             specific = np.minimum(n_general + group, dims - 1)
             general = np.tile(np.arange(n_general), (len(specific), 1))
             reduced = restricted(model, np.column_stack([general, specific]))
-            belief = two_tier_step(reduced, x, *ones, rule, chunks, has_missing=has_missing)
+            belief = two_tier_step(reduced, rows, chunks, ones, rule)
             # The group of items without a specific ability has no meaning.
             out = belief.mean[:, :dims], belief.covariance[:, :dims, :dims], belief.log_z
         else:
-            belief = grid_step(model, x, *ones, rule, chunks, has_missing=has_missing)
+            belief = grid_step(model, rows, chunks, ones, rule)
             out = belief.mean, belief.covariance, belief.log_z
     mean, covariance, log_z = (np.asarray(array, float) for array in out)
     return VectorPosterior(centre + mean @ root.T, root @ covariance @ root.T, log_z)

@@ -28,7 +28,7 @@ from irtcat.cli import _input, _output, _session
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
 from irtcat.cli._options import described, known_names, listed_names, option, own
-from irtcat.fitting.problem.user_priors import FAMILIES
+from irtcat.fitting.em.priors import FAMILIES
 from irtcat.prediction import ESTIMATORS
 from irtcat.report.reading import read
 

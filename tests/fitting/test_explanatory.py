@@ -601,6 +601,19 @@ def test_the_linear_logistic_test_model_counts_its_coefficients():
     assert f.n_parameters == 4  # intercept, two coefficients, SD
 
 
+def test_coefficients_of_items_and_of_subjects_count_together():
+    rng = np.random.default_rng(0)
+    r = Responses.from_array(rng.integers(0, 2, (100, 6)))
+    options = {
+        "subject_features": pd.DataFrame({"z": rng.normal(size=100)}, index=r.subject_ids),
+        "item_features": pd.DataFrame({"x": rng.normal(size=6)}, index=r.item_ids),
+    }
+    quick = EM(max_iterations=2)
+    subjects = fit(r, "rasch", quick, subject_features=options["subject_features"], **NO_ERRORS)
+    both = fit(r, "rasch", quick, item_residual=False, **options, **NO_ERRORS)
+    assert both.n_parameters == subjects.n_parameters - 6 + 2  # intercept and x, not 6 intercepts
+
+
 @pytest.mark.parametrize("fixed", [True, False])
 def test_wide_tables_are_solved_by_conjugate_gradients(fixed, monkeypatch):
     rng = np.random.default_rng(3)

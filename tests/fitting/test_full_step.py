@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irtcat._common.precision import precision
-from irtcat.fitting.em.full_step import (
+from irtcat.fitting.em.steps import (
     Displacement,
     LatentInformation,
     Posteriors,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from irtcat import fit
-from irtcat.fitting.em import m_step, padding, rows
+from irtcat.fitting.em import m_step, problem, rows
 from irtcat.latent import expected_sums, line, round_up
 
 RNG = np.random.default_rng(3)
@@ -42,7 +42,7 @@ def test_the_fit_is_that_of_the_data_alone(model, options, has_missing, iteratio
     options = options | {"solver": iterations(30)}
     monkeypatch.setattr(line, "FEW_CELLS", 0)  # nothing is filled up in numpy
     filled = fit(x, model, **options)
-    monkeypatch.setattr(padding, "LARGE", 0)
+    monkeypatch.setattr(problem, "LARGE", 0)
     monkeypatch.setattr(rows, "LARGE", 0)
     alone = fit(x, model, **options)
     assert filled.log_likelihood == pytest.approx(alone.log_likelihood, rel=1e-11)
@@ -68,9 +68,9 @@ def test_other_sizes_use_the_same_programs(monkeypatch):
 
 
 def test_large_problems_stay_as_they_are():
-    assert padding.ItemFill(1001, 2000).more == 0
-    assert padding.ItemFill(1001, np.inf).more == 0
-    assert padding.ItemFill(100, 1000).more == 12
+    assert problem.ItemFill(1001, 2000).more == 0
+    assert problem.ItemFill(1001, np.inf).more == 0
+    assert problem.ItemFill(100, 1000).more == 12
 
 
 @pytest.mark.parametrize("fewest", [1, 8, 32])
@@ -85,7 +85,7 @@ def test_sizes_are_few_and_at_most_a_quarter_more(fewest):
 
 
 def test_what_has_not_changed_is_filled_once():
-    fill = padding.ItemFill(M, N)
+    fill = problem.ItemFill(M, N)
     template, x, weights = np.arange(M), np.zeros((N, M), np.int8), np.ones(M)
     bounds = np.full((2, 1), [[-9.0], [9.0]])
     table = m_step.Constraints(*np.ones((2, M, 1)), np.ones((M, 1), bool), *bounds)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from irtcat import EM, InputError, ItemBank, Responses, fit, score
-from irtcat.fitting.em import stream as _stream
+from irtcat.fitting.em import passes as _stream
 from irtcat.io import ResponseSource
 from irtcat.scoring import scorer
 

@@ -137,7 +137,7 @@ def test_the_sandwich_item_by_item_is_close_to_the_full_one(monkeypatch):
 
 @pytest.mark.slow
 def test_a_source_read_in_passes_takes_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr("irtcat.fitting.em.stream.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("irtcat.fitting.em.passes.CHUNK_BYTES", 1000)
     np.save(tmp_path / "x.npy", X.astype(np.int8))
     given = {"subject_weights": W, "solver": EM(tolerance=1e-6, precision="float64")}
     passes = fit(open_source(tmp_path / "x.npy"), "2pl", **given)

@@ -8,8 +8,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from irtcat import VI, InputError, ItemBank, Responses, fit
-from irtcat.fitting.vi import batches
-from irtcat.fitting.vi.elbo import (
+from irtcat.fitting.vi import ascent
+from irtcat.fitting.vi.ascent import (
     Cells,
     _cell_values,
     expected_cells,
@@ -198,9 +198,9 @@ def test_few_subjects_with_many_items():
     assert quick.log_posterior == pytest.approx(rows.log_posterior, abs=0.1)
     np.testing.assert_allclose(quick.bank.parameters(), rows.bank.parameters(), atol=0.02)
     assert np.corrcoef(quick.abilities.theta, rows.abilities.theta)[0, 1] > 0.9999
-    assert batches._cells_are_cheaper((10, 100), 1.0, 2)
-    assert not batches._cells_are_cheaper((10, 99), 1.0, 2)
-    assert not batches._cells_are_cheaper((200, 100), 1.0, 2)
+    assert ascent._cells_are_cheaper((10, 100), 1.0, 2)
+    assert not ascent._cells_are_cheaper((10, 99), 1.0, 2)
+    assert not ascent._cells_are_cheaper((200, 100), 1.0, 2)
 
 
 @pytest.mark.slow

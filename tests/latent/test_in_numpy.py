@@ -8,7 +8,7 @@ import pytest
 from irtcat import fit
 from irtcat._common.compilation import forget_programs
 from irtcat._common.precision import precision
-from irtcat.fitting.em.covariance import _numpy_information, _observed_information
+from irtcat.fitting.em.covariance import CompleteData, _numpy_information, _observed_information
 from irtcat.fitting.em.m_step import Constraints
 from irtcat.latent import (
     LayoutPlan,
@@ -181,9 +181,9 @@ def test_observed_information_is_minus_the_second_derivative(key, categories):
         nothing = np.zeros(params.shape)
         free = np.ones(params.shape, bool)
         constraints = Constraints(nothing, nothing, nothing - 50, nothing + 50, free)
-        arguments = items, params, counts, totals, constraints, nodes
-        ours = _numpy_information(*jax.tree.map(np.asarray, arguments))
-        theirs = np.asarray(_observed_information(*arguments))
+        data = CompleteData(items, params, counts, totals, constraints, nodes)
+        ours = _numpy_information(jax.tree.map(np.asarray, data))
+        theirs = np.asarray(_observed_information(data))
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
 
 

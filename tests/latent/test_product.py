@@ -148,14 +148,16 @@ def test_factors_of_complete_answers_are_the_products_over_items(name, dims):
         rule = as_rule(0.5, pattern, n_general, dtype).shifted()
         model = jax.tree.map(lambda a: jnp.asarray(a, dtype), bank.model)
         weights = jnp.asarray(rng.integers(1, 4, 150), dtype), jnp.ones(10, dtype).at[2].set(0)
-        arguments = jnp.asarray(x), *weights, rule, jnp.asarray(row_chunks(150, 2**14))
+        chunks = jnp.asarray(row_chunks(150, 2**14))
+        rows = ResponseRows(jnp.asarray(x), weights[0], chunks)
+        arguments = rows, chunks, weights[1], rule
         if dims < 4:
-            plain = grid_step(model, *arguments, has_missing=False)
+            plain = grid_step(model, *arguments)
             quick, points = linear_grid_step(model, *arguments), rule.nodes
         else:
             own = np.minimum(1 + group_items(pattern, 1)[0], 3)
             model = restricted(model, np.column_stack([np.zeros(10, int), own]))
-            plain = two_tier_step(model, *arguments, has_missing=False)
+            plain = two_tier_step(model, *arguments)
             quick, points = linear_two_tier_step(model, *arguments), rule.pairs
     bound = 1e-10 if name == "float64" else 2e-4
     for field in ("mean", "covariance", "log_z", "mass"):

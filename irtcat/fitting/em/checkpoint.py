@@ -185,8 +185,8 @@ class Checkpoint:
         return self
 
     def __exit__(self, kind: Any, *rest: Any) -> None:
-        if kind is not None and self.newest is not None:
-            self._write(self.newest, finished=False)
+        if kind is not None:
+            self.keep()
 
     def _write(self, snapshot: Snapshot, finished: bool) -> None:
         """Write one file, atomically; of several processes only the first writes."""

@@ -33,10 +33,12 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import (
     FEW_COUNTS,
     Constraints,
+    Terms,
     count_distinct,
     needs_no_program,
     part_sums,
     penalised_terms,
+    plus_diagonal,
     prior_information,
     prior_slopes,
     spread_of,
@@ -173,31 +175,61 @@ def _arrow_inverse(
     return out
 
 
-def complete_information(
-    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
-) -> Float[Any, "items params params"]:
+class CompleteData(NamedTuple):
+    """What the complete-data log-posterior of each item depends on.
+
+    Attributes:
+        template: the items.
+        params: their unconstrained parameters.
+        counts: expected numbers of responses at the nodes.
+        totals: expected numbers of subjects there.
+        constraints: priors and bounds.
+        nodes: abilities.
+    """
+
+    template: ItemModel
+    params: Float[Any, "items params"]
+    counts: Float[Any, "contrasts nodes items"]
+    totals: Any
+    constraints: Constraints
+    nodes: Any
+
+    @classmethod
+    def of(cls, problem: Problem, params: Any, belief: EStep, nodes: Any) -> "CompleteData":
+        """Those of a fit, by the counts of an E-step at these nodes."""
+        return cls(
+            template=problem.template,
+            params=params,
+            counts=belief.counts,
+            totals=belief.totals,
+            constraints=problem.constraints,
+            nodes=nodes,
+        )
+
+    def terms(self) -> Terms:
+        """See `penalised_terms`."""
+        return penalised_terms(*self)
+
+
+def complete_information(data: CompleteData) -> Float[Any, "items params params"]:
     """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
-    arguments = template, params, counts, totals, constraints, nodes
-    in_numpy = information_in_numpy(template, params, counts)
+    in_numpy = information_in_numpy(*data[:3])
     if in_numpy:
-        arguments = jax.tree.map(np.asarray, arguments)
-    if not has_expected_information(template):
-        return (_numpy_information if in_numpy else _observed_information)(*arguments)
-    return (_expected_information if in_numpy else _compiled_information)(*arguments)
+        data = jax.tree.map(np.asarray, data)
+    if not has_expected_information(data.template):
+        return (_numpy_information if in_numpy else _observed_information)(data)
+    return (_expected_information if in_numpy else _compiled_information)(data)
 
 
-def item_gradient(
-    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
-) -> Float[Any, "items params"]:
+def item_gradient(data: CompleteData) -> Float[Any, "items params"]:
     """Gradient of each item's complete-data log-posterior, by counts at nodes."""
-    arguments = template, params, counts, totals, constraints, nodes
-    if information_in_numpy(template, params, counts):
-        return _gradient(*jax.tree.map(np.asarray, arguments))
-    return _compiled_gradient(*arguments)
+    if information_in_numpy(*data[:3]):
+        return _gradient(jax.tree.map(np.asarray, data))
+    return _compiled_gradient(data)
 
 
-def _gradient(*arguments: Any) -> Any:
-    return penalised_terms(*arguments)[1]
+def _gradient(data: CompleteData) -> Any:
+    return data.terms()[1]
 
 
 _compiled_gradient = jit(_gradient, small_below=FEW)
@@ -215,39 +247,25 @@ def information_in_numpy(template: ItemModel, params: Any, counts: Any) -> bool:
     return counts.size <= FEW_COUNTS and has_numpy_terms(template)
 
 
-def _expected_information(
-    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
-) -> Float[Any, "items params params"]:
+def _expected_information(data: CompleteData) -> Float[Any, "items params params"]:
     """That of canonical links of linear predictors, whose second derivatives have no residuals."""
-    information = penalised_terms(template, params, counts, totals, constraints, nodes)[2]
-    more = prior_slopes(params, constraints)[1] - prior_information(params, constraints)
-    return information + more[..., None] * np.eye(params.shape[1], dtype=params.dtype)
+    at = data.params, data.constraints
+    return plus_diagonal(data.terms()[2], prior_slopes(*at)[1] - prior_information(*at))
 
 
 _compiled_information = jit(_expected_information, options=SMALL)
 
 
-def _numpy_information(
-    template: ItemModel, params: Any, counts: Any, totals: Any, constraints: Constraints, nodes: Any
-) -> Float[np.ndarray, "items params params"]:
+def _numpy_information(data: CompleteData) -> Float[np.ndarray, "items params params"]:
     """That of links with second derivatives in numpy, of few items."""
-    points = as_points(nodes)
-    information = part_sums(template, params, counts, totals, points, observed=True)[2]
-    more = prior_slopes(params, constraints)[1]
-    return information + more[..., None] * np.eye(params.shape[1], dtype=params.dtype)
+    information = part_sums(*data[:4], as_points(data.nodes), observed=True)[2]
+    return plus_diagonal(information, prior_slopes(data.params, data.constraints)[1])
 
 
 @functools.partial(jit, options=SMALL)
-def _observed_information(
-    template: ItemModel,
-    params: Array,
-    counts: Array,
-    totals: Array,
-    constraints: Constraints,
-    nodes: Array,
-) -> Float[Array, "items params params"]:
+def _observed_information(data: CompleteData) -> Float[Array, "items params params"]:
     """That of any items, by automatic differentiation."""
-    eye = jnp.eye(params.shape[1], dtype=params.dtype)
+    template, params, counts, totals, constraints, nodes = data
     points = as_points(nodes)
 
     def objective(phi: Array, item: ItemModel, counts: Array, totals: Array) -> Array:
@@ -256,7 +274,7 @@ def _observed_information(
 
     in_axes = (0, 0, -1, None if totals.ndim == 1 else -1)
     hessian = jax.vmap(jax.hessian(objective), in_axes)(params, template, counts, totals)
-    return -hessian + prior_slopes(params, constraints)[1][..., None] * eye
+    return plus_diagonal(-hessian, prior_slopes(params, constraints)[1])
 
 
 class Curvature(abc.ABC):
@@ -373,8 +391,7 @@ def covariance_of(curvature: Curvature, which: str) -> Covariance:
 @functools.partial(jit, options=SMALL)
 def with_priors(information: Array, params: Array, constraints: Constraints) -> Array:
     """The information of each item with that of its priors."""
-    eye = jnp.eye(params.shape[1], dtype=params.dtype)
-    return information + prior_slopes(params, constraints)[1][..., None] * eye
+    return plus_diagonal(information, prior_slopes(params, constraints)[1])
 
 
 def population_errors(

@@ -17,8 +17,7 @@ from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import rotate_loadings
 from irtcat.fitting.em.driver import Settings, loop_settings, run_em
 from irtcat.fitting.em.identification import fixes_the_scale, start_on_scale, with_ties
-from irtcat.fitting.em.padding import ItemFill
-from irtcat.fitting.em.problem import EMState, Problem, StepRule
+from irtcat.fitting.em.problem import EMState, ItemFill, Problem, StepRule
 from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.em.start import Start, further_start, points_of
 from irtcat.latent import LayoutPlan, LineQuadrature, PopulationDesign
@@ -54,14 +53,6 @@ COMPARED_AFTER = 30
 MIN_GAIN, REPORTED_GAIN = 1e-2, 0.1
 """Gains in log-posterior: up to the first, the mode is the same; above the second, it is reported.
 """
-
-
-class ChosenStart(NamedTuple):
-    """The start that the fit continues from, and a note if another start was higher."""
-
-    problem: Problem
-    state: EMState
-    note: str = ""
 
 
 def _correlations(
@@ -162,7 +153,9 @@ def other_starts(setup: FitSetup, problem: Problem) -> list[Start]:
     return [setup.guess(direction=direction) for direction in directions]
 
 
-def highest_start(starts: Sequence[tuple[Problem, EMState]], settings: Settings) -> ChosenStart:
+def highest_start(
+    starts: Sequence[tuple[Problem, EMState]], settings: Settings
+) -> tuple[Problem, EMState, str]:
     """Iterate from each start for a while and choose the highest one.
 
     Args:
@@ -170,24 +163,25 @@ def highest_start(starts: Sequence[tuple[Problem, EMState]], settings: Settings)
         settings: of the fit.
 
     Returns:
-        The default start where none is higher; otherwise the last point from the highest one.
+        The default start where none is higher; otherwise the last point from the highest one. A
+        note if it was much higher.
     """
     if len(starts) == 1:
-        return ChosenStart(*starts[0])
+        return *starts[0], ""
     short = settings._replace(max_iterations=min(COMPARED_AFTER, settings.max_iterations))
     ends = [run_em(problem, state, short, None) for problem, state in starts]
     heights = np.array([end.ending.trace[-1] for end in ends])
     best = int(heights.argmax())
     gain = heights[best] - heights[0]
     if gain <= MIN_GAIN:
-        return ChosenStart(*starts[0])
+        return *starts[0], ""
     belief = ends[best].belief
     state = EMState.of(ends[best].point, belief)
     note = (
         f"The items' correlations suggest several modes: of {len(starts)} starting points number "
         f"{best + 1} was higher than the first by {gain:.2f} and was taken."
     )
-    return ChosenStart(starts[best][0], state, note if gain > REPORTED_GAIN else "")
+    return starts[best][0], state, note if gain > REPORTED_GAIN else ""
 
 
 class Begun(NamedTuple):
@@ -216,7 +210,8 @@ def _problem(setup: FitSetup) -> Problem:
     """Everything that is constant during the iterations."""
     data, prior, size = setup.data, setup.prior, setup.dtype.itemsize
     rows, engine, grouping = data.rows, data.engine, data.grouping
-    plan = engine.make_plan(size) if engine else LayoutPlan(*rows.shape, size)
+    n_rows, n_items = rows.shape
+    plan = LayoutPlan(engine.block_rows if engine else n_rows, n_items, size)
     n_groups = 1 if grouping is None else len(grouping.labels)
     return setup.problem(
         prior,

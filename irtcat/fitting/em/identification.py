@@ -15,11 +15,10 @@ from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
 from irtcat.fitting.em.iteration import em_step
 from irtcat.fitting.em.m_step import Constraints, averaged
-from irtcat.fitting.em.priors import PriorTable, scale_columns, ties_fix_the_scale
+from irtcat.fitting.em.priors import FAMILIES, PriorTable, scale_columns, ties_fix_the_scale
 from irtcat.fitting.em.problem import EMPoint, EMState, Problem
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.outcome import Outcome
-from irtcat.fitting.problem.user_priors import FAMILIES
 from irtcat.fitting.specification import Progress
 from irtcat.latent import LIMIT, ScaleTransform
 from irtcat.models import ItemModel, parameter_matrix, steepest_slope, unpack
@@ -172,7 +171,10 @@ def run_covered(
     Where the estimates lie beyond the grid, the grid is moved and EM continues.
     """
     ended = run_em(problem, state, settings, progress, checkpoint)
-    problem, ended = on_reference_scale(problem, ended)
+    if problem.group is not None and problem.rule.transform is None:
+        # The scale was that of the pooled subjects: make the first group's population N(0, 1).
+        problem, point = _with_standard_reference(problem, ended.point)
+        ended = ended._replace(point=point)
     for _ in range(MAX_PLACEMENTS):
         if is_covered(problem, ended.point) or ended.ending.outcome is Outcome.INTERRUPTED:
             break
@@ -181,14 +183,6 @@ def run_covered(
         used = ended.ending.n_iterations + continued.ending.n_iterations
         ended = continued._replace(ending=continued.ending._replace(n_iterations=used))
     return problem, ended
-
-
-def on_reference_scale(problem: Problem, ended: Ended) -> tuple[Problem, Ended]:
-    """Make the first group's population N(0, 1), if the scale was that of the pooled subjects."""
-    if problem.group is None or problem.rule.transform is not None:
-        return problem, ended
-    problem, point = _with_standard_reference(problem, ended.point)
-    return problem, ended._replace(point=point)
 
 
 def _with_standard_reference(problem: Problem, point: EMPoint) -> tuple[Problem, EMPoint]:
@@ -217,6 +211,20 @@ def best_latent(problem: Problem, ended: Ended, group: int = 0) -> tuple[float, 
         sd = unit * sd * np.exp(-log_sd)
         square_variance = 4 * mean**2 * sd**2 + 2 * sd**4  # if the posteriors were Normal
         weights = weights * (np.asarray(problem.group) == group)
+    return latent_step(weights, mean, sd, square_variance)
+
+
+def latent_step(
+    weights: FloatArray, mean: FloatArray, sd: FloatArray, square_variance: FloatArray
+) -> tuple[float, float]:
+    """A Newton step from latent mean 0 and SD 1, by the posteriors of subjects.
+
+    Args:
+        weights: of the subjects.
+        mean: posterior means.
+        sd: posterior SDs.
+        square_variance: posterior variances of the squares.
+    """
     square = weights @ (mean**2 + sd**2)
     information = 2 * square - weights @ square_variance
     shift_information = weights.sum() - weights @ sd**2
@@ -340,20 +348,15 @@ def _next_latent(
     return new, max(abs(shift), abs(factor - 1))
 
 
-def _count_aside(problem: Problem, ended: Ended) -> Ended:
-    """The E-step with all items, including those that were set aside."""
-    state = EMState.of(ended.point, ended.belief)
-    update, belief = em_step(problem.of_all_items(), state, 0.1, 0, False)
-    return ended._replace(belief=belief, update=update)
-
-
 def with_population(
     problem: Problem, ended: Ended, prior: PriorTable, latent: Latent, fixes_scale: bool
 ) -> tuple[Problem, Ended, Latent]:
     """Count the items that were set aside, and estimate the population that priors have fixed."""
     scaled_by_priors = prior.scaled and (prior.sparse.any() or prior.few_subjects)
     if prior.aside.any():
-        ended = _count_aside(problem, ended)
+        state = EMState.of(ended.point, ended.belief)
+        update, belief = em_step(problem.of_all_items(), state, 0.1, 0, False)
+        ended = ended._replace(belief=belief, update=update)
     elif scaled_by_priors and not fixes_scale and problem.group is None:
         latent, ended = _population(problem, ended)
     elif scaled_by_priors and not fixes_scale:

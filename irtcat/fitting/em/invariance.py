@@ -16,9 +16,8 @@ from irtcat._common.checks import argument_error, shorten
 from irtcat._common.types import BoolArray, IntArray
 from irtcat.bank import VERSION_GROUP, VERSION_OF, ItemBank
 from irtcat.fitting.em.m_step import shared_cells
-from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.problem.groups import Grouping
-from irtcat.fitting.problem.user_priors import canonical
+from irtcat.fitting.em.priors import PriorTable, canonical
+from irtcat.fitting.problem.of_subjects import Grouping
 from irtcat.models import ItemModel, field_columns
 from irtcat.responses import Responses
 

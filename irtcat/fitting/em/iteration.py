@@ -9,9 +9,9 @@ populations, and the step that follows from it:
   abilities they are the first group's: without a loading pattern the full covariance, with one each
   ability's SD (correlations are parameters). Of one ability they are those of all subjects, and are
   chosen under the priors and the bounds of the items.
-- Or the step is lengthened with the missing information (`irtcat.fitting.em.full_step`).
+- Or the step is lengthened with the missing information (`irtcat.fitting.em.steps`).
 
-The parameters are also extrapolated (Anderson acceleration, see `irtcat.fitting.em.extrapolation`)
+The parameters are also extrapolated (Anderson acceleration, see `irtcat.fitting.em.driver`)
 as long as the objective does not fall.
 """
 
@@ -24,23 +24,22 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._common.compilation import FEW, jit
-from irtcat.fitting.em.expansion import removed_scale
-from irtcat.fitting.em.full_step import lengthened
 from irtcat.fitting.em.m_step import (
     Constraints,
     MStep,
     log_prior,
     m_step,
     needs_no_program,
+    plus_diagonal,
     prior_information,
     prior_slopes,
     step_within_bounds,
 )
 from irtcat.fitting.em.problem import EMPoint, EMState, Problem, StepRule, sums_at
+from irtcat.fitting.em.steps import lengthened, removed_scale
 from irtcat.latent import (
     EStep,
     ExpectedSums,
-    Moments,
     PackedItems,
     population_distance,
     population_metric,
@@ -106,8 +105,7 @@ def _newton_step(
     gradient = sums.gradient + prior_slopes(params, constraints)[0]
     if step_rule.full and step_rule.lengthen:
         gradient = _without_turning(gradient, params[:, :dims], item_weights)
-    eye = jnp.eye(params.shape[1], dtype=params.dtype)
-    information = sums.information + prior_information(params, constraints)[..., None] * eye
+    information = plus_diagonal(sums.information, prior_information(params, constraints))
     damp = jnp.full(len(gradient), damping)
     moved = step_within_bounds(params, gradient, information, damp, constraints, tied, item_weights)
     move = moved - params
@@ -174,9 +172,8 @@ def em_update(
         new = jax.tree.map(np.asarray, new)
         new = new._replace(**{name: fill.cut(getattr(new, name)) for name in OF_ITEMS})
     numbers = np.asarray(point.population, float)
-    moments = Moments(
-        *(np.asarray(array, float) for array in sums.moments(design, problem.rule.n_general))
-    )
+    moments = sums.moments(design, problem.rule.n_general)
+    moments = jax.tree.map(lambda array: np.asarray(array, float), moments)
     population, terms = population_step(numbers, moments, design)
     point = EMPoint(np.asarray(point.params), numbers)
     plain, step, n = EMPoint(new.params, population), float(new.step), float(moments.n.sum())

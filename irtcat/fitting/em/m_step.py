@@ -371,8 +371,14 @@ def penalised_terms(
         return value, gradient, information  # no priors: a sixth of the time in numpy
     value = value + log_prior(params, constraints)
     gradient = gradient + prior_slopes(params, constraints)[0]
-    eye = np.eye(params.shape[1], dtype=params.dtype)
-    return value, gradient, information + prior_information(params, constraints)[..., None] * eye
+    return value, gradient, plus_diagonal(information, prior_information(params, constraints))
+
+
+def plus_diagonal(
+    matrices: Float[Any, "items params params"], diagonal: Float[Any, "items params"]
+) -> Float[Any, "items params params"]:
+    """Matrices with more on their diagonals."""
+    return matrices + diagonal[..., None] * np.eye(diagonal.shape[-1], dtype=diagonal.dtype)
 
 
 def _solve(matrix: Any, vector: Any) -> Any:

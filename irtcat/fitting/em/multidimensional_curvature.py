@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import (
+    CompleteData,
     Covariance,
     Curvature,
     complete_information,
@@ -17,7 +18,7 @@ from irtcat.fitting.em.covariance import (
     item_gradient,
     with_priors,
 )
-from irtcat.fitting.em.m_step import prior_slopes
+from irtcat.fitting.em.m_step import plus_diagonal, prior_slopes
 from irtcat.fitting.em.multidimensional_scores import (
     adaptive_score_sums,
     items_by_ability,
@@ -28,7 +29,6 @@ from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
 from irtcat.latent import (
     EStep,
     ExpectedSums,
-    Moments,
     PopulationDesign,
     filled,
     n_nodes,
@@ -130,12 +130,7 @@ class Multidimensional(Curvature):
         sums = sums_at(problem, EMState.of(point, self.belief))
         if sums.information is None:
             complete = complete_information(
-                problem.template,
-                point.params,
-                sums.belief.counts,
-                sums.belief.totals,
-                problem.constraints,
-                sums.theta,
+                CompleteData.of(problem, point.params, sums.belief, sums.theta)
             )
         else:
             complete = with_priors(sums.information, point.params, problem.constraints)
@@ -187,12 +182,8 @@ class Multidimensional(Curvature):
         population = vector[like.size :].reshape(self.point.population.shape).astype(like.dtype)
         point = EMPoint(*map(jax.device_put, (params, population)))
         sums = sums_at(problem, EMState.of(point, self.belief))
-        moments = Moments(
-            *(
-                np.asarray(a, float)
-                for a in sums.moments(problem.population, problem.rule.n_general)
-            )
-        )
+        moments = sums.moments(problem.population, problem.rule.n_general)
+        moments = jax.tree.map(lambda array: np.asarray(array, float), moments)
         by_numbers = population_gradient(np.asarray(population, float), moments)
         score = self._item_gradient(params, sums), by_numbers
         return np.concatenate([np.asarray(part, float).ravel() for part in score])
@@ -202,8 +193,7 @@ class Multidimensional(Curvature):
         constraints = self.problem.constraints
         if sums.gradient is not None:
             return np.asarray(sums.gradient) + np.asarray(prior_slopes(params, constraints)[0])
-        common = self.problem.template, params, sums.belief.counts, sums.belief.totals
-        return item_gradient(*common, constraints, sums.theta)
+        return item_gradient(CompleteData.of(self.problem, params, sums.belief, sums.theta))
 
     def _differenced(self, which: Any = True) -> FloatArray:
         """Minus the derivative of the score; 0 for parameters that are not free, and for others.
@@ -227,7 +217,7 @@ class Multidimensional(Curvature):
         # The precision of a prior that is not Normal is not its curvature.
         params, c = jax.tree.map(np.asarray, (self.point.params, self.problem.constraints))
         curvature = np.asarray(prior_slopes(params, c)[1], float)
-        information = self._sums(full=False)[1] + curvature[..., None] * np.eye(self.free.shape[1])
+        information = plus_diagonal(self._sums(full=False)[1], curvature)
         outer = self.outer_products(full=False) if sandwich else None
         how = "block sandwich" if sandwich else "block"
         return Covariance(blocks=inverse_blocks(information, self.free, (), outer), how=how)

@@ -53,7 +53,6 @@ def adaptive_score_sums(
     measure one of six abilities, two of seven.
     """
     template, params, _ = items
-    n, n_contrasts = rows.x.shape[0], template.n_categories - 1
     mean, covariance = nodes
     populations = populations_of(population, design.dims)
     chains, ones = chain_of(template, params), jnp.ones(rows.x.shape[1], params.dtype)
@@ -64,11 +63,7 @@ def adaptive_score_sums(
 
         def add(sums: Sums, of_chunk: Array, at: Any = (group, parts, centre, root)) -> Any:
             group, parts, centre, root = at
-            safe = jnp.minimum(of_chunk, n - 1)
-            statistics, mask = template.sufficient_statistics(
-                rows.x[safe], n_contrasts, rows.has_missing, params.dtype
-            )
-            weight = jnp.where(of_chunk < n, rows.weights[safe], 0)
+            safe, statistics, mask, weight = rows.answers(template, of_chunk)
             block = adaptive_block(
                 parts, statistics, mask, mean[safe], root_of(covariance[safe]), rule, ones
             )
@@ -123,7 +118,7 @@ def product_score_sums(
     """
     template, params, _ = items
     own, valid = members
-    n, n_contrasts = rows.x.shape[0], template.n_categories - 1
+    n = rows.x.shape[0]
     populations, model = populations_of(population, design.dims), items.model
     parts, xp = item_parts(template, params).parts, namespace(params)
     line, ones = xp.asarray(rule.line.nodes)[:, 0], xp.ones(rows.x.shape[1], params.dtype)
@@ -144,12 +139,8 @@ def product_score_sums(
 
         def add(sums: Any, of_chunk: Any, at: Any = at) -> tuple[Any, None]:
             ratio, curves, theta, tables, middle = at
-            safe = xp.minimum(of_chunk, n - 1)
-            statistics, mask = template.sufficient_statistics(
-                rows.x[safe], n_contrasts, rows.has_missing, params.dtype
-            )
+            _, statistics, mask, weight = rows.answers(template, of_chunk)
             factors = line_factors(statistics, mask, curves, rule)[0]
-            weight = xp.where(of_chunk < n, rows.weights[safe], 0)
             if is_canonical:
                 answers = (statistics[..., own] * valid).transpose(2, 1, 0, 3)
                 answers = answers.reshape(design.dims, len(of_chunk), -1) - middle[:, None]

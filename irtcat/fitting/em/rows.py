@@ -10,11 +10,9 @@ from irtcat._common.precision import LARGE, choose_precision
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.fitting.em.anchors import check_anchors, known_categories
-from irtcat.fitting.em.shard import Sharded, mesh_of
-from irtcat.fitting.em.stream import Streamed
-from irtcat.fitting.problem.groups import Grouping
+from irtcat.fitting.em.passes import Sharded, Streamed, mesh_of
 from irtcat.fitting.problem.item_models import check_kinds, settings_of
-from irtcat.fitting.problem.of_subjects import rescaled
+from irtcat.fitting.problem.of_subjects import Grouping, rescaled
 from irtcat.fitting.solvers import EM
 from irtcat.fitting.specification import Specification
 from irtcat.io.source import ResponseSource
@@ -61,11 +59,10 @@ def distinct_rows(
     survey_weights: FloatArray | None = None,
 ) -> Rows:
     """Leave out subjects without a response or weight; join equal patterns of short tests."""
-    used, weights = responses.answered, None
-    if survey_weights is not None:
-        weights = rescaled(survey_weights, used)
-        used = weights > 0
-        weights = weights[used]
+    used, is_weighted = responses.answered, survey_weights is not None
+    weights = 1.0 * used if survey_weights is None else rescaled(survey_weights, used)
+    used = weights > 0
+    weights = weights[used]
     counted = responses if used.all() else responses.subset(subjects=used)
     x, has_missing = cells_of(cls, counted, settings_of(responses, cls).get("trials"))
     group = np.zeros(len(x), np.int32) if group is None else group[used]
@@ -73,21 +70,14 @@ def distinct_rows(
         has_missing = has_missing and counted.has_missing
     if x.shape[1] <= MANY_ITEMS_FOR_PATTERNS and x.dtype.kind == "i":
         both = np.column_stack([x, group]) if group.any() else x
-        squares: FloatArray | None = None
-        if weights is None:
-            patterns, counts = np.unique(both, axis=0, return_counts=True)
-            sums = counts.astype(float)
-        else:
-            patterns, which = np.unique(both, axis=0, return_inverse=True)
-            sums = np.bincount(which.ravel(), weights).astype(float)
-            squares = np.bincount(which.ravel(), weights**2).astype(float)
+        patterns, which = np.unique(both, axis=0, return_inverse=True)
         if 2 * len(patterns) <= len(x):
+            both_weights = weights, weights**2
+            sums, squares = (np.bincount(which.ravel(), w).astype(float) for w in both_weights)
             group = patterns[:, x.shape[1] :].astype(np.int32).sum(1, dtype=np.int32)
             patterns = patterns[:, : x.shape[1]].astype(x.dtype)
-            return Rows(patterns, sums, has_missing, group, squares)
-    if weights is None:
-        return Rows(x, np.ones(len(x)), has_missing, group)
-    return Rows(x, weights, has_missing, group, weights**2)
+            return Rows(patterns, sums, has_missing, group, squares if is_weighted else None)
+    return Rows(x, weights, has_missing, group, weights**2 if is_weighted else None)
 
 
 def _filled(rows: Rows) -> Rows:

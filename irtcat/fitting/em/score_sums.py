@@ -305,7 +305,7 @@ def line_score_sums(
     estimated, ``is_canonical`` that the sums are those of `CanonicalScores`.
     """
     template, params, item_weights = items
-    xp, n, has_missing = namespace(params), rows.x.shape[0], rows.has_missing
+    xp, n = namespace(params), rows.x.shape[0]
     everyone = None if numbers is None else populations_of(numbers, 1)
     model, prior_of = on_grid_scale(items.model, everyone, transform)
     layout = rows.layout
@@ -316,19 +316,14 @@ def line_score_sums(
         by_population = xp.stack(of_groups, 1)
     chain = parameter_chain(template, params)
     tables = node_tables(template, params, nodes, by_population, chain)
-    n_contrasts = template.n_categories - 1
     window, canonical = layout.window, None
     if is_canonical:
         canonical = CanonicalScores(template, params, nodes, by_population[:, 0])
 
     def add(sums: Any, at: Any, first: Any, local: bool) -> Any:
-        safe = xp.minimum(at, n - 1)
-        statistics, mask = model.sufficient_statistics(
-            rows.x[safe], n_contrasts, has_missing, params.dtype
-        )
+        safe, statistics, mask, weight = rows.answers(model, at)
         prior = row_priors(prior_of, rows.group, safe)
         post = posterior_on_grid(model, statistics, mask, first, layout, local, item_weights, prior)
-        weight = xp.where(at < n, rows.weights[safe], 0)
         if canonical is not None:
             return canonical.plus(sums, statistics, post, weight, first if local else 0)
         here = tables
@@ -361,7 +356,6 @@ def grid_score_sums(
 ) -> Sums:
     """The sums of several abilities on one grid for each group."""
     template, params, _ = items
-    n, n_contrasts = rows.x.shape[0], template.n_categories - 1
     populations = populations_of(population, design.dims)
     chain = parameter_chain(template, params)
     sums = no_scores(params, population.size, full)
@@ -377,14 +371,11 @@ def grid_score_sums(
 
         def add(sums: Any, of_chunk: Any, at: Any = at) -> Any:
             tables, curves = at
-            safe = jnp.minimum(of_chunk, n - 1)
-            responses = template.sufficient_statistics(
-                rows.x[safe], n_contrasts, rows.has_missing, params.dtype
-            )
-            post = grid_posterior(*responses, curves, grid.log_prior)[0]
-            weight, none = jnp.where(of_chunk < n, rows.weights[safe], 0), jnp.zeros_like(of_chunk)
+            _, statistics, mask, weight = rows.answers(template, of_chunk)
+            post = grid_posterior(statistics, mask, curves, grid.log_prior)[0]
             if is_canonical:
-                return tables.plus(sums, responses[0], post, weight), None
+                return tables.plus(sums, statistics, post, weight), None
+            responses, none = (statistics, mask), jnp.zeros_like(of_chunk)
             return add_scores(sums, tables, post, responses, weight, none, full, chain), None
 
         if is_canonical:

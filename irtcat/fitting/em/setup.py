@@ -12,11 +12,16 @@ from irtcat._common.types import FloatArray
 from irtcat.fitting.em.anchors import Anchors, anchor_items
 from irtcat.fitting.em.identification import fixes_the_scale
 from irtcat.fitting.em.invariance import with_versions
-from irtcat.fitting.em.priors import FEW_SUBJECTS, PriorTable, prior_table
+from irtcat.fitting.em.priors import (
+    FEW_SUBJECTS,
+    PriorTable,
+    check_fixed,
+    fixed_values,
+    prior_table,
+)
 from irtcat.fitting.em.problem import Problem
 from irtcat.fitting.em.rows import FitData
 from irtcat.fitting.em.start import Start, starting_point
-from irtcat.fitting.problem.user_priors import check_fixed, fixed_values
 from irtcat.latent import ResponseRows, RowBlock, rows_on_device
 from irtcat.models import ItemModel, field_columns, in_precision, parameter_names
 from irtcat.responses import Responses
@@ -109,7 +114,6 @@ def set_up(
     dims: int,
     dtype: np.dtype,
     *,
-    positive: bool,
     pattern: FloatArray | None = None,
     restrict: Callable[[PriorTable, ItemModel], PriorTable] | None = None,
 ) -> FitSetup:
@@ -119,7 +123,6 @@ def set_up(
         data: the data.
         dims: number of abilities.
         dtype: working precision.
-        positive: whether all slopes start above 0.
         pattern: items x abilities, 1 where an item measures an ability, where there are several.
         restrict: further constraints, applied before parameters are fixed.
 
@@ -138,7 +141,7 @@ def set_up(
         template,
         ResponseRows(x, rows.weights, blocks, has_missing=rows.has_missing),
         dtype,
-        positive,
+        specification.positive,
         data.categories,
         data.engine,
         pattern=pattern,

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.covariance import (
+    CompleteData,
     Covariance,
     Curvature,
     complete_information,
@@ -18,9 +19,9 @@ from irtcat.fitting.em.covariance import (
     inverse_blocks,
     item_gradient,
 )
+from irtcat.fitting.em.passes import Sharded, all_gather
 from irtcat.fitting.em.problem import NO_FILL, EMPoint, Problem
 from irtcat.fitting.em.score_sums import line_score_sums
-from irtcat.fitting.em.shard import Sharded, all_gather
 from irtcat.latent import (
     EStep,
     ExpectedSums,
@@ -91,15 +92,8 @@ class OneAbility(Curvature):
         if information_in_numpy(problem.template, self.point.params, self.belief.counts):
             problem, fill = problem._replace(fill=NO_FILL), NO_FILL
         wide, belief = problem.filled(), fill.sums(ExpectedSums(self.belief, self.nodes)).belief
-        information = complete_information(
-            wide.template,
-            fill.items(self.point.params),
-            belief.counts,
-            belief.totals,
-            wide.constraints,
-            self.nodes,
-        )
-        return np.asarray(fill.cut(information))
+        data = CompleteData.of(wide, fill.items(self.point.params), belief, self.nodes)
+        return np.asarray(fill.cut(complete_information(data)))
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
         """See `Curvature`."""
@@ -140,9 +134,8 @@ class OneAbility(Curvature):
 
     def item_gradient(self) -> FloatArray:
         """Gradient of the log-posterior by each item's parameters, by Fisher's identity."""
-        problem, belief = self.problem, self.belief
-        common = problem.template, self.point.params, belief.counts, belief.totals
-        return np.asarray(item_gradient(*common, problem.constraints, self.nodes), float)
+        data = CompleteData.of(self.problem, self.point.params, self.belief, self.nodes)
+        return np.asarray(item_gradient(data), float)
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
         """A sum over each group's subjects; means and variances of abilities, standardised."""

@@ -24,16 +24,8 @@ from irtcat.models import (
 from irtcat.responses import BASE_ITEM, Responses
 
 NOT_WITH = (
-    "groups",
-    "invariance",
-    "anchors",
-    "theta",
-    "equal",
-    "checkpoint",
-    "devices",
-    "dims",
-    "pattern",
-    "structure",
+    *("groups", "invariance", "anchors", "theta", "equal", "checkpoint", "devices"),
+    *("dims", "pattern", "structure"),
 )
 """Arguments of `irtcat.fit` that do not go with features."""
 

@@ -153,6 +153,15 @@ def _weights(data: NormalData, tau2: float) -> tuple[FloatArray, FloatArray]:
     return data.precision / shrunk, data.weighted / shrunk
 
 
+def _system(
+    data: NormalData, block: np.ndarray, log_sd: FloatArray, is_fixed: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """D, D y and the precisions of the random coefficients (0 for fixed ones)."""
+    variances, ridge = np.exp(2 * log_sd), np.zeros(len(block))
+    ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
+    return *_weights(data, variances[0]), ridge
+
+
 def _solve(
     z: FloatArray, data: NormalData, block: np.ndarray, log_sd: FloatArray, is_fixed: BoolArray
 ) -> _Solution:
@@ -165,10 +174,7 @@ def _solve(
         log_sd: logarithm of tau and of the SDs of the blocks (those of fixed ones are not used).
         is_fixed: whether the coefficients of a column are fixed.
     """
-    variances = np.exp(2 * log_sd)
-    d, dy = _weights(data, variances[0])
-    ridge = np.zeros(z.shape[1])
-    ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
+    d, dy, ridge = _system(data, block, log_sd, is_fixed)
     # dsyrk computes one triangle only: half of the work that matters for wide tables.
     information = dsyrk(1.0, (z * np.sqrt(d)[:, None]).T, lower=1)
     information += np.tril(information, -1).T
@@ -255,10 +261,7 @@ def _iterate(
     The preconditioner is the covariance for the mean weight: weights differ by much less than the
     lengths of the directions of X'X do.
     """
-    variances = np.exp(2 * log_sd)
-    d, dy = _weights(data, variances[0])
-    ridge = np.zeros(table.z.shape[1])
-    ridge[~is_fixed] = 1 / variances[1:][block[~is_fixed]]
+    d, dy, ridge = _system(data, block, log_sd, is_fixed)
     weight = float(d.mean())
     factor = _factor(table, weight, ridge)
 

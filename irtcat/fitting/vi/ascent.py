@@ -1,4 +1,13 @@
-"""Stochastic ascent of the evidence lower bound: batches, steps, and when to stop."""
+"""The evidence lower bound of batches, and its stochastic ascent: steps, and when to stop.
+
+Nothing is sampled: expectations over an item's parameters are cubatures of degree 5. There are two
+methods for the expected log-likelihood:
+
+* rows: the expected curves of all items on a grid of abilities, one matrix product with the
+  responses (as in the E-step of EM), and Gauss-Hermite on nodes of each subject, interpolated;
+* cells: single (subject, item, response) triples, so that missing responses cost nothing, with
+ability as a further dimension of the cubature.
+"""
 
 import functools
 from collections.abc import Callable
@@ -12,9 +21,201 @@ from jaxtyping import Array, Float, Int
 
 from irtcat._common.compilation import jit
 from irtcat.fitting.outcome import Ending, Outcome, Step, iterate
-from irtcat.fitting.vi.elbo import Cells, expected_cells, expected_rows, prior_and_entropy
-from irtcat.fitting.vi.guide import Chart, Guide, NormalPrior, moved_guide
-from irtcat.models import ItemModel
+from irtcat.fitting.solvers import VI
+from irtcat.fitting.vi.guide import (
+    Chart,
+    Guide,
+    NormalPrior,
+    cubature,
+    guide_entropy,
+    item_factors,
+    item_points,
+    learned_log_prior,
+    moved_guide,
+    normal_log_prior,
+    param_columns,
+)
+from irtcat.latent import rows_on_device
+from irtcat.latent.likelihood import Curves, grid_nodes, item_curves, log_likelihood
+from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL
+from irtcat.models import Asymptotes, ItemModel, unpack
+
+ROW_NODES = 9
+"""Gauss-Hermite nodes over each subject's guide."""
+
+
+class Cells(NamedTuple):
+    """Observed responses one by one.
+
+    Attributes:
+        subject: row number.
+        item: column number.
+        value: the response, 0 to 1.
+        weight: 1, or 0 for a filler.
+    """
+
+    subject: Int[Array, "*cells"]
+    item: Int[Array, "*cells"]
+    value: Float[Array, "*cells"]
+    weight: Float[Array, "*cells"]
+
+
+def _hermite(n: int, dtype: np.dtype) -> tuple[Array, Array]:
+    """Gauss-Hermite nodes and weights of a standard Normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return jnp.asarray(nodes, dtype), jnp.asarray(weights / weights.sum(), dtype)
+
+
+def _expected_curves(template: ItemModel, guide: Guide, chart: Chart, nodes: Array) -> Curves:
+    """`natural` of all items at the nodes, expected over the items' guides."""
+    points, weights = cubature(guide.mean.shape[1])
+    dtype = guide.mean.dtype
+    params = item_points(guide, chart, jnp.asarray(points, dtype))
+
+    def add(total: Curves, point: tuple[Array, Array]) -> tuple[Curves, None]:
+        curves = item_curves(unpack(template, point[0]), nodes)
+        return jax.tree.map(lambda t, c: t + point[1] * c, total, curves), None
+
+    shape = jax.eval_shape(lambda p: item_curves(unpack(template, p), nodes), params[0])
+    empty = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shape)
+    step = jax.checkpoint(add)  # keeps memory at one point's curves
+    return jax.lax.scan(step, empty, (params, jnp.asarray(weights, dtype)))[0]
+
+
+def expected_rows(
+    template: ItemModel,
+    guide: Guide,
+    chart: Chart,
+    x: Array,
+    rows: Int[Array, " rows"],
+    weight: Float[Array, " rows"],
+    has_missing: bool,
+) -> Float[Array, ""]:
+    """Expected log-likelihood of the responses of some subjects."""
+    dtype = guide.mean.dtype
+    centre, scale = _population(guide)
+    curves = _expected_curves(template, guide, chart, centre + scale * grid_nodes(dtype))
+    statistics, mask = template.sufficient_statistics(
+        x[rows], curves.contrast.shape[0], has_missing, dtype
+    )
+    table = log_likelihood(statistics, mask, curves)
+    z, w = _hermite(ROW_NODES, dtype)
+    theta = guide.theta[rows][:, None] + jnp.exp(guide.log_sd[rows])[:, None] * z
+    u = ((theta - centre) / scale + LIMIT) / SPACING
+    u = jnp.clip(u, 0, N_NODES - 1)
+    first = jnp.clip(jnp.floor(u).astype(jnp.int32) - 3, 0, N_NODES - STENCIL)
+    stencil = _stencil(u - first)
+    index = first[..., None] + jnp.arange(STENCIL, dtype=jnp.int32)
+    at = jnp.take_along_axis(table, index.reshape(len(rows), -1), axis=1).reshape(index.shape)
+    return weight @ ((at * stencil).sum(-1) @ w)
+
+
+def _stencil(v: Float[Array, "*points"]) -> Float[Array, "*points stencil"]:
+    """Lagrange weights of the nodes 0..7 that interpolate at ``v``, as polynomials in v - 3.5.
+
+    Written as one product, so that its derivative compiles quickly.
+    """
+    middle = (STENCIL - 1) / 2
+    nodes = np.arange(STENCIL) - middle
+    coefficients = np.linalg.inv(np.vander(nodes, increasing=True))
+    power, powers = jnp.ones_like(v), []
+    for _ in range(STENCIL):
+        powers.append(power)
+        power = power * (v - middle)
+    return jnp.stack(powers, -1) @ jnp.asarray(coefficients, v.dtype)
+
+
+def _population(guide: Guide) -> tuple[Array, Array]:
+    """Mean and SD of ability over the subjects, posterior variance included; no gradient."""
+    theta, log_sd = jax.lax.stop_gradient((guide.theta, guide.log_sd))
+    centre = theta.mean()
+    return centre, jnp.sqrt(((theta - centre) ** 2 + jnp.exp(2 * log_sd)).mean())
+
+
+def expected_cells(
+    template: ItemModel, guide: Guide, chart: Chart, cells: Cells
+) -> Float[Array, ""]:
+    """Expected log-likelihood of some responses, ability and item integrated together."""
+    dtype = guide.mean.dtype
+    n = guide.mean.shape[1]
+    mean, factor = item_factors(guide, chart)
+    # Parameters first: arrays with the few parameters on the last axis are slow.
+    at, below = mean.T[:, cells.item], jnp.moveaxis(factor, 0, -1)[..., cells.item]
+    theta, sd = guide.theta[cells.subject], jnp.exp(guide.log_sd[cells.subject])
+
+    def add(total: Array, point: tuple[Array, Array]) -> tuple[Array, None]:
+        z, weight = point
+        u = [at[p] + sum(below[p, r] * z[r + 1] for r in range(p + 1)) for p in range(n)]
+        columns = param_columns(chart, u)
+        value = _cell_values(template, chart, columns, theta + sd * z[0], cells)
+        return total + weight * (value @ cells.weight), None
+
+    points = tuple(jnp.asarray(array, dtype) for array in cubature(n + 1))
+    # One point at a time, with the gradient's intermediates recomputed, so that all stays in cache.
+    return jax.lax.scan(jax.checkpoint(add), jnp.zeros((), dtype), points)[0]
+
+
+def _cell_values(
+    template: ItemModel, chart: Chart, columns: list[Array], theta: Array, cells: Cells
+) -> Float[Array, " cells"]:
+    """Log-probability of every response."""
+    if template.closed_form == "logistic":  # several times faster than the general case
+        eta = columns[chart.slope] * theta + columns[chart.intercept]
+        return cells.value * eta - jnp.maximum(eta, 0) - jnp.log1p(jnp.exp(-jnp.abs(eta)))
+    if template.has_logistic_link:  # likewise
+        eta = columns[chart.slope] * theta + columns[chart.intercept]
+        logits = [z for p, z in enumerate(columns) if p not in (chart.slope, chart.intercept)]
+        link = template.link  # type: ignore[attr-defined]
+        return _asymptote_values(link, eta, logits, cells.value)
+
+    def one(item: ItemModel, phi: Array, theta: Array, value: Array) -> Array:
+        natural = unpack(item, phi).natural(theta[None])
+        return natural[0] + value * natural[1]
+
+    items = jax.tree.map(lambda leaf: leaf[cells.item], template)
+    return jax.vmap(one)(items, jnp.stack(columns, -1), theta, cells.value)
+
+
+def _asymptote_values(
+    link: Asymptotes, eta: Array, logits: list[Array], value: Array
+) -> Float[Array, "*cells"]:
+    """`_cell_values` of curves between asymptotes; their logits come in the order lower, upper."""
+    up = jax.nn.log_sigmoid(eta)
+    down = up - eta
+    # P(right) = c s(-eta) + d s(eta), P(wrong) = (1 - c) s(-eta) + (1 - d) s(eta): sums of
+    # logarithms where the asymptote is 0 or 1, of positive terms where it is not.
+    right, wrong = up, down
+    if link.lower:
+        wrong = down + jax.nn.log_sigmoid(-logits[0])
+    if link.upper:
+        right = up + jax.nn.log_sigmoid(logits[-1])
+        wrong = jnp.logaddexp(wrong, up + jax.nn.log_sigmoid(-logits[-1]))
+    if link.lower:
+        right = jnp.logaddexp(right, down + jax.nn.log_sigmoid(logits[0]))
+    return wrong + value * (right - wrong)
+
+
+def prior_and_entropy(
+    guide: Guide, chart: Chart, prior: NormalPrior, learned: tuple[int, ...], theta_learned: bool
+) -> Float[Array, ""]:
+    """Minus the Kullback-Leibler terms of the bound: expected log-priors, and the entropy."""
+    mean, factor = item_factors(guide, chart)
+    variance = (factor**2).sum(-1)
+    theta_variance = jnp.exp(2 * guide.log_sd)
+    if theta_learned:
+        total = learned_log_prior(guide.theta, theta_variance)[0]
+    else:
+        zero, one = jnp.zeros((), mean.dtype), jnp.ones((), mean.dtype)
+        total = normal_log_prior(guide.theta, theta_variance, zero, one)
+    for column in range(mean.shape[1]):
+        rows = slice(1) if column in chart.tied else slice(None)
+        moments = mean[rows, column], variance[rows, column]
+        if column in learned:
+            total += learned_log_prior(*moments)[0]
+        else:
+            total += normal_log_prior(*moments, prior.mean[column], prior.sd[column])
+    return total + guide_entropy(guide, chart)
+
 
 SHRINK, SMALLEST_RATE = 0.25, 0.01
 """Factor of the learning rate when a round gains too little, and the rate at which rounds end."""
@@ -196,10 +397,8 @@ def bound_of(problem: Problem, guide: Guide) -> Array:
 def climb(
     problem: Problem,
     guide: Guide,
-    rate: float,
-    steps: int,
+    solver: VI,
     tolerance: float,
-    seed: int,
     progress: Callable[[int, float, float], None] | None,
 ) -> Ascent:
     """Climb the bound by Adam, in rounds of whole passes over the data.
@@ -211,10 +410,8 @@ def climb(
     Args:
         problem: the bound to maximise.
         guide: the starting point.
-        rate: first learning rate.
-        steps: maximum number of steps.
+        solver: first learning rate, maximum number of steps, seed of the order of the batches.
         tolerance: gain in the bound over a round that counts as zero.
-        seed: seed of the order of the batches.
         progress: called after every round with the steps so far, the bound and the rate; when it
             raises StopIteration the ascent ends.
 
@@ -224,7 +421,7 @@ def climb(
     Raises:
         FloatingPointError: when the bound is not finite even at the smallest rate.
     """
-    key = jax.random.key(seed)
+    key, rate = jax.random.key(solver.seed), solver.learning_rate
     per_round = problem.n_batches * max(1, -(-STEPS_A_ROUND // problem.n_batches))
     state, average, before = _optimiser(rate).init(guide), guide, -np.inf
 
@@ -251,8 +448,82 @@ def climb(
         if progress is not None:
             progress(number * per_round, value, rate)
 
-    ending = iterate(take, -(-steps // per_round), report)
+    ending = iterate(take, -(-solver.steps // per_round), report)
     if ending.outcome is Outcome.OUT_OF_ITERATIONS:
         ending = ending._replace(outcome=Outcome.OUT_OF_STEPS)
     ending = ending._replace(n_iterations=ending.n_iterations * per_round)
     return Ascent(average, float(bound_of(problem, average)), ending)
+
+
+FULL_BATCH, BATCH = 2**22, 2**20
+"""Responses are one batch up to the first number; beyond, a batch has the second number."""
+
+SPARSE_SHARE, LONG_TEST = 0.03, 100
+"""Batches are of responses below this share of observed cells, or for few subjects with this many
+items; otherwise of subjects."""
+
+
+def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Rows:
+    """Batches of subjects; one batch where the responses are few."""
+    n, n_items = x.shape
+    if size is None:
+        size = x.size if x.size <= FULL_BATCH else BATCH
+    per_batch = int(np.clip(size // n_items, 1, n))
+    n_batches = -(-n // per_batch)
+    order = np.arange(n) if n_batches == 1 else np.random.default_rng(seed).permutation(n)
+    rows = np.zeros(n_batches * per_batch, np.int32)
+    weight = np.zeros(len(rows))
+    rows[:n], weight[:n] = order, 1.0
+    shape = n_batches, per_batch
+    return Rows(
+        rows_on_device(x),
+        jnp.asarray(rows.reshape(shape)),
+        jnp.asarray(weight.reshape(shape), dtype),
+    )
+
+
+def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Cells:
+    """Observed responses in random order."""
+    observed = ~np.isnan(x) if x.dtype.kind == "f" else x >= 0
+    subject, item = (indices.astype(np.int32) for indices in np.nonzero(observed))
+    n = len(subject)
+    if size is None:
+        size = n if n <= FULL_BATCH else BATCH
+    size = min(size, n)
+    order = np.random.default_rng(seed).permutation(n)
+    n_batches = -(-n // size)
+    order = np.concatenate([order, np.zeros(n_batches * size - n, order.dtype)])
+    weight = (np.arange(len(order)) < n).astype(float)
+    subject, item = subject[order], item[order]
+    shape = n_batches, size
+    return Cells(
+        jnp.asarray(subject.reshape(shape)),
+        jnp.asarray(item.reshape(shape)),
+        jnp.asarray(x[subject, item].reshape(shape), dtype),
+        jnp.asarray(weight.reshape(shape), dtype),
+    )
+
+
+def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> bool:
+    """Whether curves on a grid cost more than single responses: few subjects, many items.
+
+    The curves of batches of subjects cost the same for one subject as for many; on long tests the
+    coarser cubature over ability is as exact, since posteriors are narrow.
+    """
+    cells = shape[0] * share * len(cubature(n_params + 1)[1])
+    return shape[1] >= LONG_TEST and 2 * cells < N_NODES * len(cubature(n_params)[1])
+
+
+def batches_of(
+    x: np.ndarray, share: float, solver: VI, dtype: np.dtype, n_params: int
+) -> Rows | Cells:
+    """Batches of subjects or of responses, as set."""
+    kind = solver.batches
+    if kind == "auto":
+        kind = (
+            "responses"
+            if share < SPARSE_SHARE or _cells_are_cheaper(x.shape, share, n_params)
+            else "subjects"
+        )
+    make = _cell_batches if kind == "responses" else _row_batches
+    return make(x, solver.batch_size, solver.seed, dtype)

@@ -90,9 +90,8 @@ def param_columns(chart: Chart, u: list[Array]) -> list[Array]:
 def to_coordinates(chart: Chart, params: np.ndarray) -> np.ndarray:
     """Undo `to_params`; slopes are bounded away from 0, where b would be infinite."""
     a = params[:, chart.slope]
-    least = SMALLEST_SLOPE
     sign = 1 if chart.positive else np.where(a < 0, -1, 1)
-    a = sign * np.maximum(sign * a, least)
+    a = sign * np.maximum(sign * a, SMALLEST_SLOPE)
     u = params.copy()
     u[:, chart.intercept] = -params[:, chart.intercept] / a
     u[:, chart.slope] = np.log(a) if chart.positive else a

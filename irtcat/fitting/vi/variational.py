@@ -6,7 +6,7 @@ It maximises the bound
 
 with q independent over subjects and items, Normal for an ability and multivariate Normal for an
 item's (a or log a, b, logits). Expectations are computed by quadrature, not sampled; only the order
-of the batches is random. See `irtcat.fitting.vi.elbo` and `fitting.vi.ascent`.
+of the batches is random. See `irtcat.fitting.vi.ascent` and `fitting.vi.ascent`.
 """
 
 import functools
@@ -27,8 +27,7 @@ from irtcat.fitting.evaluation import Calibrated, finish, prepare
 from irtcat.fitting.result import Fit
 from irtcat.fitting.solvers import VI
 from irtcat.fitting.specification import Specification
-from irtcat.fitting.vi.ascent import Problem, climb
-from irtcat.fitting.vi.batches import batches_of
+from irtcat.fitting.vi.ascent import Problem, batches_of, climb
 from irtcat.fitting.vi.guide import (
     Chart,
     Guide,
@@ -38,7 +37,7 @@ from irtcat.fitting.vi.guide import (
     to_coordinates,
     to_params,
 )
-from irtcat.models import Design, ItemModel, OnePL, Rasch, column_names, unpack
+from irtcat.models import ItemModel, column_names, fitted_form, parameter_names, unpack
 from irtcat.responses import Responses
 
 VAGUE = {"a": (0.0, 10.0), "log a": (0.0, 2.0), "b": (0.0, 1000.0**0.5)}
@@ -162,10 +161,9 @@ def _learned(guide: Guide, *, chart: Chart, learned: tuple[int, ...]) -> Float[A
     return jnp.stack([jnp.stack(learned_log_prior(*group)[1:]) for group in groups])
 
 
-def _check(cls: type[ItemModel], responses: Responses) -> None:
+def _check(cls: type[ItemModel]) -> None:
     """Reject models without a guide."""
-    probe = cls.blank(Design(np.full(1, 2)))
-    names = column_names(OnePL.blank(Design(np.full(1, 2))) if cls is Rasch else probe)
+    names = parameter_names(fitted_form(cls)[0])
     is_right_wrong = cls.has_categories and not cls.is_polytomous
     if not is_right_wrong or not {"slope", "intercept"} <= set(names):
         raise InputError(
@@ -176,7 +174,7 @@ def _check(cls: type[ItemModel], responses: Responses) -> None:
 
 def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specification[VI]) -> Fit:
     """Variational inference (see `irtcat.fit`)."""
-    _check(cls, responses)
+    _check(cls)
     solver = specification.solver
     prepared = prepare(responses, cls, specification)
     x, template, start = prepared.rows, prepared.template, prepared.start
@@ -201,15 +199,7 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
         report = specification.progress
         if isinstance(report, FitProgress):  # its rates do not tell how many steps are left
             report = FitProgress(report.report, solver.steps)
-        ended = climb(
-            problem,
-            guide,
-            solver.learning_rate,
-            solver.steps,
-            max(tolerance, noise),
-            solver.seed,
-            report,
-        )
+        ended = climb(problem, guide, solver, max(tolerance, noise), report)
         calibrated = _standardised(template, chart, ended.guide)
         names = _names(template, chart)
         hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}

@@ -1,17 +1,24 @@
-"""Subjects spread over several devices, of one machine or many.
+"""Passes over responses that do not fit in memory, or that several devices hold.
 
-Each device holds some of the rows and processes its blocks; expected counts and moments are summed
-over the devices (``psum``), abilities gathered, so that every process has all of them and takes the
-same steps. Several processes are joined by `jax.distributed.initialize`, each with its own rows;
-only sums and one number per subject are exchanged.
+Fitting needs only sums over subjects (counts, totals, moments) and a few numbers per subject. They
+are computed a chunk of rows at a time, while the next chunk is read. Only a few chunks, the counts
+and the abilities stay in memory.
+
+Where subjects are spread over several devices, of one machine or many, each device holds some of
+the rows and processes its blocks; expected counts and moments are summed over the devices
+(``psum``), abilities gathered, so that every process has all of them and takes the same steps.
+Several processes are joined by `jax.distributed.initialize`, each with its own rows; only sums and
+one number per subject are exchanged.
 """
 
+import copy
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding
@@ -21,18 +28,150 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.checkpoint import digest
-from irtcat.fitting.em.problem import Problem
+from irtcat.fitting.em.problem import Problem, sums_of_blocks
 from irtcat.fitting.em.start import Sums as StartSums
 from irtcat.fitting.em.start import category_counts, cross_sums
-from irtcat.latent import (
-    EStepProgram,
-    ExpectedSums,
-    LayoutPlan,
-    PackedItems,
-    ResponseRows,
-    RowBlock,
-)
+from irtcat.fitting.problem.of_subjects import rescaled
+from irtcat.io.source import ResponseSource, chunks
+from irtcat.latent import EStepProgram, ExpectedSums, PackedItems, ResponseRows, RowBlock
 from irtcat.scoring import row_blocks
+
+CHUNK_BYTES = 2**27
+"""Bytes of responses per chunk; up to three chunks are in memory (in use, queued, being read)."""
+
+
+class Streamed:
+    """The passes over a `ResponseSource`.
+
+    Attributes:
+        weights: 1 (the survey weight) for every subject with a response, 0 for the others.
+        has_missing: whether any response of these subjects is missing.
+        categories: number of categories of each item (one more than its highest code).
+        data: digest of the responses, where requested.
+    """
+
+    def __init__(
+        self,
+        source: ResponseSource,
+        graded: bool,
+        fingerprint: bool,
+        survey_weights: FloatArray | None = None,
+    ):
+        self.source = source
+        self.n_rows, self.n_items = source.n_subjects, source.n_items
+        self.block_rows = int(min(self.n_rows, max(1, CHUNK_BYTES // self.n_items)))
+        self.weights: FloatArray = np.zeros(0)
+        self._first_pass(graded, fingerprint)
+        self.is_weighted = survey_weights is not None
+        if survey_weights is not None:
+            self.weights = rescaled(
+                survey_weights, np.asarray(self.first.mask_by_subject[:, 0] > 0)
+            )
+        if self.weights.sum() < 2:
+            raise argument_error(
+                "responses", "answers of at least 2 subjects", int(self.weights.sum())
+            )
+
+    def _first_pass(self, graded: bool, fingerprint: bool) -> None:
+        """The first pass: weights, categories, and the first sums of the starting values."""
+        ones = np.ones(self.n_rows, np.float32)
+        top, highest = np.ones(self.n_items, np.float32), np.ones(self.n_items, np.int8)
+        marks: list[str] = []
+
+        def visit(chunk: np.ndarray) -> None:
+            if graded:
+                np.maximum(highest, chunk.max(axis=0), out=highest)
+            if fingerprint:
+                marks.append(digest(chunk))
+
+        self.has_missing = True
+        right = np.ones((self.n_items, 2), np.float32)
+        self.first = self._cross_sums(top, np.stack([ones, ones]), right, visit)
+        answered = self.first.mask_by_subject[:, 0]
+        self.weights = (answered > 0).astype(float)
+        self.has_missing = bool((answered[answered > 0] < self.n_items).any())
+        self.categories = highest.astype(int) + 1
+        self.data = digest(np.array(marks)) if marks else ""
+
+    @property
+    def stand_in(self) -> np.ndarray:
+        """An array of the shape of the responses that takes no memory."""
+        return np.broadcast_to(np.int8(-1), (self.n_rows, self.n_items))
+
+    def row_blocks(self, dtype: np.dtype) -> Iterator[RowBlock]:
+        """The rows chunk by chunk."""
+        weights = self.weights.astype(dtype)
+        group = np.zeros(self.block_rows, np.int32)
+        for at, chunk in self._chunks():
+            yield RowBlock(at, _on_device(chunk), jnp.asarray(self._filled(weights, at)), group)
+
+    def reweighted(self, weights: FloatArray) -> "Streamed":
+        """The same passes with other weights."""
+        other = copy.copy(self)
+        other.weights = weights
+        return other
+
+    def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The row range of each chunk, and the chunk, padded to the common size."""
+        yield from zip(self.ranges, chunks(self.source, self.block_rows), strict=True)
+
+    def _filled(self, vectors: Any, at: slice) -> np.ndarray:
+        """The rows of a chunk from an array of all rows (rows last), padded with 0."""
+        chunk = np.asarray(vectors)[..., at]
+        missing = self.block_rows - chunk.shape[-1]
+        return np.pad(chunk, [(0, 0)] * (chunk.ndim - 1) + [(0, missing)]) if missing else chunk
+
+    def _cross_sums(self, top: Any, left: Any, right: Any, visit: Any = None) -> StartSums:
+        left = np.asarray(left)
+        rows = jnp.asarray(row_blocks(self.block_rows, self.n_items, left.dtype.itemsize))
+        by_item = np.zeros((2, 2, self.n_items))
+        by_subject = np.empty((2, self.n_rows, 2))
+        for at, chunk in self._chunks():
+            # Finding the missing cells of a chunk costs less than a product with a mask of ones.
+            has_missing = self.has_missing and bool((chunk[: at.stop - at.start] < 0).any())
+            out = cross_sums(
+                _on_device(chunk), top, rows, self._filled(left, at), right, has_missing=has_missing
+            )
+            if visit is not None:
+                visit(chunk[: at.stop - at.start])
+            by_item += np.asarray([out.by_item, out.mask_by_item])
+            n = at.stop - at.start
+            by_subject[:, at] = np.asarray(out.by_subject)[:n], np.asarray(out.mask_by_subject)[:n]
+        return StartSums(by_item[0], by_item[1], by_subject[0], by_subject[1])
+
+    def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
+        """See `irtcat.fitting.em.start.cross_sums`; the sums of the first pass are reused."""
+        plain = [(top, 1), (right, 1), (left, self.weights)]
+        if not self.is_weighted and all((np.asarray(a) == value).all() for a, value in plain):
+            return self.first
+        return self._cross_sums(top, left, right)
+
+    def category_counts(self, weights: Any, n_categories: int) -> Any:
+        """See `irtcat.fitting.em.start.category_counts`."""
+        weights = np.asarray(weights)
+        rows = jnp.asarray(row_blocks(self.block_rows, self.n_items, weights.dtype.itemsize))
+        total = np.zeros((n_categories, self.n_items))
+        for at, chunk in self._chunks():
+            total += np.asarray(
+                category_counts(
+                    _on_device(chunk), self._filled(weights, at), rows, n_categories=n_categories
+                )
+            )
+        return total
+
+    @property
+    def ranges(self) -> list[slice]:
+        """The rows of each chunk."""
+        starts = range(0, self.n_rows, self.block_rows)
+        return [slice(at, min(at + self.block_rows, self.n_rows)) for at in starts]
+
+    sums = staticmethod(sums_of_blocks)
+
+
+def _on_device(chunk: np.ndarray) -> jax.Array:
+    """The chunk on the device; without a copy on a CPU, since it is never written again."""
+    return jax.device_put(chunk, may_alias=True)
+
 
 AXIS = "subjects"
 
@@ -104,10 +243,10 @@ class Sharded:
             raise argument_error(
                 "responses", "answers of at least 2 subjects", int(self.weights.sum())
             )
-        self.per_device = max(1, *self.counts)
+        self.block_rows = max(1, *self.counts)
         self.starts = np.cumsum([0, *self.counts])
         self.slots = np.concatenate(
-            [np.arange(n) + d * self.per_device for d, n in enumerate(self.counts)]
+            [np.arange(n) + d * self.block_rows for d, n in enumerate(self.counts)]
         ).astype(np.int32)
         self.n_rows, self.n_items = len(self.weights), x.shape[1]
         here = jax.process_index()
@@ -119,11 +258,11 @@ class Sharded:
         """The rows of each device of this process."""
         blocks = []
         for shard in sorted(self.x.addressable_shards, key=lambda shard: shard.index[0].start or 0):
-            d = (shard.index[0].start or 0) // self.per_device
+            d = (shard.index[0].start or 0) // self.block_rows
             at = self.ranges[d]
-            weights = np.zeros(self.per_device, dtype)
+            weights = np.zeros(self.block_rows, dtype)
             weights[: at.stop - at.start] = self.weights[at]
-            group = np.zeros(self.per_device, np.int32)
+            group = np.zeros(self.block_rows, np.int32)
             blocks.append(RowBlock(at, shard.data, jax.device_put(weights, shard.device), group))
         return blocks
 
@@ -152,15 +291,11 @@ class Sharded:
         local = [d for d in self.mesh.devices.flat if d.process_index == jax.process_index()]
         arrays = []
         for device, rows in zip(local, device_rows, strict=True):
-            missing = self.per_device - len(rows)
+            missing = self.block_rows - len(rows)
             padded = np.concatenate([rows, np.zeros((missing, self.n_items), rows.dtype)])
             arrays.append(jax.device_put(padded if missing else rows, device))
-        shape = (self.per_device * self.mesh.size, self.n_items)
+        shape = (self.block_rows * self.mesh.size, self.n_items)
         return jax.make_array_from_single_device_arrays(shape, self._sharding(P(AXIS)), arrays)
-
-    def make_plan(self, itemsize: int) -> LayoutPlan:
-        """Blocks of each device."""
-        return LayoutPlan(self.per_device, self.n_items, itemsize)
 
     def _sharding(self, spec: P) -> NamedSharding:
         return NamedSharding(self.mesh, spec)
@@ -183,14 +318,14 @@ class Sharded:
     def _rows(self, vectors: Any) -> jax.Array:
         """An array over the rows (rows last), on the devices that hold the rows."""
         vectors = np.asarray(vectors)
-        shape = (*vectors.shape[:-1], self.per_device * self.mesh.size)
+        shape = (*vectors.shape[:-1], self.block_rows * self.mesh.size)
         padded = np.zeros(shape, vectors.dtype)
         padded[..., self.slots] = vectors
         return self._shard(padded, vectors.ndim - 1)
 
     def cross_sums(self, top: Any, left: Any, right: Any) -> StartSums:
         """See `irtcat.fitting.em.start.cross_sums`; per-subject sums in the order of the rows."""
-        rows = row_blocks(self.per_device, self.n_items, np.asarray(left).dtype.itemsize)
+        rows = row_blocks(self.block_rows, self.n_items, np.asarray(left).dtype.itemsize)
         out = _cross_sums(
             self.x,
             *self._replicate((top, rows)),
@@ -203,7 +338,7 @@ class Sharded:
 
     def category_counts(self, weights: Any, n_categories: int) -> Any:
         """See `irtcat.fitting.em.start.category_counts`."""
-        rows = row_blocks(self.per_device, self.n_items, np.asarray(weights).dtype.itemsize)
+        rows = row_blocks(self.block_rows, self.n_items, np.asarray(weights).dtype.itemsize)
         out = _category_counts(
             self.x, self._rows(weights), self._replicate(rows), mesh=self.mesh, n=n_categories
         )
@@ -213,11 +348,6 @@ class Sharded:
     def ranges(self) -> list[slice]:
         """The rows of each device."""
         return [slice(a, b) for a, b in itertools.pairwise(self.starts.tolist())]
-
-    @property
-    def block_rows(self) -> int:
-        """Rows of every block, with those that only fill it up."""
-        return self.per_device
 
     def sums(
         self,
