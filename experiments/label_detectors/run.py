@@ -25,9 +25,8 @@ from crowds import NOISES, SETTINGS, path_of
 
 from irtcat.diagnose import labels
 from irtcat.diagnose.labels.check import check_by_planting, choose, posterior, share_wrong
-from irtcat.diagnose.labels.classes import fit_classes
 from irtcat.diagnose.labels.orders import order_keys
-from irtcat.diagnose.labels.predictions import read_crowd
+from irtcat.diagnose.labels.predictions import fit_classes, read_crowd
 from irtcat.training import crowd
 
 SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")

@@ -34,7 +34,7 @@ from scipy.stats import rankdata
 import irtcat
 from irtcat.diagnose import labels
 from irtcat.diagnose.labels.answers import hypotheses
-from irtcat.diagnose.labels.few_subjects import few_evidence
+from irtcat.diagnose.labels.evidence import few_evidence
 
 N_ITEMS, SHARE, REACH = 1000, 0.05, 4.0
 MODELS = ("2pl", "3pl", "feasibility")

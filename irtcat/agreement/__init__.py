@@ -28,11 +28,17 @@ from irtcat.agreement.classifications import (
     rudner_classification,
 )
 from irtcat.agreement.confidences import (
+    auc,
     average_precision,
+    brier_score,
+    calibration_error,
+    calibration_limit,
     confidence_weighted_score,
     confidence_weights,
     is_self_contradictory,
     is_sound,
+    log_loss,
+    reliability_curve,
 )
 from irtcat.agreement.corrections import benjamini_hochberg, holm
 from irtcat.agreement.correlations import (
@@ -41,8 +47,12 @@ from irtcat.agreement.correlations import (
     correlation_matrix,
     correlation_test,
     kendall_tau_b,
+    mean_absolute_error,
+    pairwise_accuracy,
     pearson,
+    root_mean_squared_error,
     spearman,
+    top_overlap,
 )
 from irtcat.agreement.labellings import (
     accuracy,
@@ -55,25 +65,11 @@ from irtcat.agreement.labellings import (
     label_agreement,
     mutual_information,
 )
-from irtcat.agreement.orderings import (
-    mean_absolute_error,
-    pairwise_accuracy,
-    root_mean_squared_error,
-    top_overlap,
-)
 from irtcat.agreement.prediction_powered import (
     JudgedMean,
     judged_mean,
     judged_means,
     labelling_probabilities,
-)
-from irtcat.agreement.probabilities import (
-    auc,
-    brier_score,
-    calibration_error,
-    calibration_limit,
-    log_loss,
-    reliability_curve,
 )
 from irtcat.agreement.raters import (
     Kappa,

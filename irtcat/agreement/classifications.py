@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_choice, is_number
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_interval,
+    is_number,
+)
 from irtcat._common.types import FloatArray
 from irtcat._files.json import json_value
 
@@ -100,29 +106,14 @@ class Classification:
         for k in range(1, len(self.confusion)):
             (_, false_positive), (false_negative, _) = confusion = _dichotomised(self.confusion, k)
             repeated = _dichotomised(self.repeated, k)
-            rows.append(
-                {
-                    "accuracy": np.trace(confusion),
-                    "false_positive": false_positive,
-                    "false_negative": false_negative,
-                    "consistency": np.trace(repeated),
-                    "kappa": _kappa(repeated),
-                    "above": confusion[:, 1].sum(),
-                }
-            )
+            shares = np.trace(confusion), false_positive, false_negative, np.trace(repeated)
+            rows.append((*shares, _kappa(repeated), confusion[:, 1].sum()))
         higher = np.triu(self.confusion, 1).sum()
-        rows.append(
-            {
-                "accuracy": self.accuracy,
-                "false_positive": higher,
-                "false_negative": 1 - self.accuracy - higher,
-                "consistency": self.consistency,
-                "kappa": self.kappa,
-                "above": np.nan,
-            }
-        )
+        shares = self.accuracy, higher, 1 - self.accuracy - higher, self.consistency
+        rows.append((*shares, self.kappa, np.nan))
+        columns = ["accuracy", "false_positive", "false_negative", "consistency", "kappa", "above"]
         index = pd.Index([*self.cuts.tolist(), "all"], dtype=object, name="cut")
-        return pd.DataFrame(rows, index=index).astype(float)
+        return pd.DataFrame(rows, index, columns).astype(float)
 
     def to_json(self) -> dict[str, Any]:
         """The classification as a JSON document."""
@@ -131,11 +122,10 @@ class Classification:
     @staticmethod
     def from_json(document: dict[str, Any]) -> "Classification":
         """A classification from the output of `to_json`."""
-        arrays = {
-            name: np.array(document[name], float) for name in ("cuts", "confusion", "repeated")
-        }
+        names = ("cuts", "confusion", "repeated")
+        cuts, confusion, repeated = (np.array(document[name], float) for name in names)
         model = None if document["model"] is None else BetaBinomial(**document["model"])
-        return Classification(**arrays, method=document["method"], model=model)
+        return Classification(cuts, confusion, repeated, document["method"], model)
 
 
 def _dichotomised(table: FloatArray, k: int) -> FloatArray:
@@ -179,6 +169,14 @@ def _finite(name: str, value: Any, n: int | None = None) -> FloatArray:
     return vector
 
 
+def _shares(weights: Any, n: int) -> FloatArray:
+    """The weights of n subjects with a sum of 1; equal ones for None."""
+    shares = np.ones(n) if weights is None else _finite("weights", weights, n)
+    if (shares < 0).any() or shares.sum() <= 0:
+        raise argument_error("weights", "numbers of at least 0, not all 0", shares)
+    return np.asarray(shares / shares.sum())
+
+
 def rudner_classification(theta: Any, se: Any, cuts: Any, weights: Any = None) -> Classification:
     """Accuracy and consistency of levels of ability, from the standard errors.
 
@@ -220,14 +218,9 @@ def rudner_classification(theta: Any, se: Any, cuts: Any, weights: Any = None) -
     errors = _vector("se", se, len(points))
     if np.isnan(errors).any() or (errors <= 0).any():
         raise argument_error("se", "numbers above 0", errors[~(errors > 0)][0])
-    limits = _checked_cuts(cuts)
-    shares = np.ones(len(points)) if weights is None else _finite("weights", weights, len(points))
-    if (shares < 0).any() or shares.sum() <= 0:
-        raise argument_error("weights", "numbers of at least 0, not all 0", shares)
-    shares = shares / shares.sum()
+    limits, shares = _checked_cuts(cuts), _shares(weights, len(points))
     below = ndtr((limits - points[:, None]) / errors[:, None])
-    ends = np.zeros((len(points), 1)), np.ones((len(points), 1))
-    probability = np.diff(np.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
+    probability = np.diff(below, axis=1, prepend=0.0, append=1.0)
     level = np.searchsorted(limits, points, side="right")
     member = (level[:, None] == np.arange(len(limits) + 1)) * shares[:, None]
     return Classification(
@@ -259,13 +252,9 @@ def observed_classification(truth: Any, first: Any, second: Any, cuts: Any) -> C
     """
     limits = _checked_cuts(cuts)
     true = _finite("truth", truth)
-    scores = [
-        _finite(name, value, len(true)) for name, value in (("first", first), ("second", second))
-    ]
-    member = [
-        (np.searchsorted(limits, values, side="right")[:, None] == np.arange(len(limits) + 1)) * 1.0
-        for values in (true, *scores)
-    ]
+    scores = (true, _finite("first", first, len(true)), _finite("second", second, len(true)))
+    levels = [np.searchsorted(limits, values, side="right") for values in scores]
+    member = [(level[:, None] == np.arange(len(limits) + 1)) * 1.0 for level in levels]
     repeated = member[1].T @ member[2]
     return Classification(
         cuts=limits,
@@ -340,12 +329,8 @@ def livingston_lewis(
         raise argument_error("scores", f"between {lowest:g} and {highest:g}", wrong)
     if limits[0] <= lowest or limits[-1] > highest:
         raise argument_error("cuts", f"above {lowest:g} and at most {highest:g}", cuts)
-    if not is_number(reliability) or not 0 < reliability < 1:
-        raise argument_error("reliability", "a number strictly between 0 and 1", reliability)
-    shares = np.ones(len(values)) if weights is None else _finite("weights", weights, len(values))
-    if (shares < 0).any() or shares.sum() <= 0:
-        raise argument_error("weights", "numbers of at least 0, not all 0", shares)
-    shares = shares / shares.sum()
+    check_interval("reliability", reliability)
+    shares = _shares(weights, len(values))
     true_cuts = (limits - lowest) / (highest - lowest)
     share = (values - lowest) / (highest - lowest)
     fitted = _fitted(share, shares, float(reliability), 4 if model == "4-beta" else 2)
@@ -379,13 +364,7 @@ def _fitted(x: FloatArray, weights: FloatArray, reliability: float, moments: int
     spread = (high - low) ** 2 * alpha * beta / ((alpha + beta) ** 2 * (alpha + beta + 1))
     errors = (center * (1 - center) - spread) / n
     return BetaBinomial(
-        alpha=alpha,
-        beta=beta,
-        low=low,
-        high=high,
-        n_items=n,
-        reliability=spread / (spread + errors),
-        moments=used,
+        alpha, beta, low, high, n, reliability=spread / (spread + errors), moments=used
     )
 
 
@@ -470,8 +449,7 @@ def _beta_binomial_tables(fitted: BetaBinomial, cuts: FloatArray) -> tuple[Float
         true = np.clip(fitted.low + (fitted.high - fitted.low) * betaincinv(a, b, share), 0, 1)
         mass = weights * (end - start) / 2
         below = bdtr(fewest - 1, n, true[:, None])
-        ends = np.zeros((NODES, 1)), np.ones((NODES, 1))
-        probability = np.diff(np.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
+        probability = np.diff(below, axis=1, prepend=0.0, append=1.0)
         confusion.append(mass @ probability)
         repeated += (probability * mass[:, None]).T @ probability
     return np.array(confusion), repeated

@@ -1,7 +1,7 @@
 """Mean scores from a judge on all items and people's labels on few: valid whatever the judge is."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -141,21 +141,18 @@ def judged_mean(
     n_labels, n = int(asked.sum()), len(f)
     if n_labels < MIN_LABELS:
         raise argument_error("labels", f"at least {MIN_LABELS} labels", str(n_labels))
-    p = (
-        np.full(n, n_labels / n)
-        if probabilities is None
-        else _vector("probabilities", probabilities)
-    )
+    if probabilities is None:
+        probabilities = np.full(n, n_labels / n)
+    p = _vector("probabilities", probabilities)
     if len(p) != n or not ((p > 0) & (p <= 1)).all():
         raise argument_error("probabilities", f"{n} numbers above 0 and at most 1", probabilities)
     weighting = np.where(asked, 1 / p, 0.0)
     filled = np.where(asked, y, 0.0)
     spread = np.sqrt(np.maximum(1 - p, 1e-9)) / p * asked
-    constant = _means(np.ones((n, 1)), filled, weighting, spread)
-    full = _means(np.stack([np.ones(n), f - f.mean()], axis=1), filled, weighting, spread)
-    floor = _Floor(_effective(weighting), _unit(y[asked]))
-    alone, alone_se, _ = _estimate(*constant, n_labels - 1, n_labels, floor)
-    mean, se, slope = _estimate(*full, n_labels - 2, n_labels, floor)
+    constant, _ = _means(np.ones((n, 1)), filled, weighting, spread)
+    full, slope = _means(np.stack([np.ones(n), f - f.mean()], axis=1), filled, weighting, spread)
+    alone, alone_se = _estimate(constant, n_labels - 1, y[asked], weighting)
+    mean, se = _estimate(full, n_labels - 2, y[asked], weighting)
     half = float(stdtrit(n_labels - 2, 0.5 + level / 2)) * se
     return JudgedMean(
         mean=mean,
@@ -373,32 +370,17 @@ def _means(
     return predicted + weighting * (y - predicted), float(coefficients[-1])
 
 
-class _Floor(NamedTuple):
-    """What one more label on either side adds to a variance."""
-
-    n_effective: float
-    unit: float
-
-    def under(self, variance: float) -> float:
-        """The variance with them if that is greater."""
-        m = self.n_effective
-        return max(variance, (m**2 * variance + 2 * self.unit**2) / (m + 2) ** 2)
-
-
-def _effective(weighting: FloatArray) -> float:
-    """The number of labels of equal weight that vary as much as these."""
-    return float(weighting.sum() ** 2 / (weighting @ weighting))
-
-
-def _unit(labels: FloatArray) -> float:
-    """The least distance of two labels; of equal ones that from 0, or 1."""
-    values = np.unique(labels)
-    return float(np.diff(values).min()) if len(values) > 1 else float(abs(values[0])) or 1.0
-
-
 def _estimate(
-    summands: FloatArray, slope: float, df: int, n_labels: int, floor: _Floor
-) -> tuple[float, float, float]:
-    """Mean, standard error with the degrees of freedom that the coefficients take, and slope."""
-    variance = floor.under(float(summands.var(ddof=1)) / len(summands) * n_labels / df)
-    return float(summands.mean()), float(np.sqrt(variance)), slope
+    summands: FloatArray, df: int, labels: FloatArray, weighting: FloatArray
+) -> tuple[float, float]:
+    """Mean, and standard error with the degrees of freedom that the coefficients take.
+
+    The variance is at least the one with one more label on either side, at the least distance of
+    two labels; of equal ones that from 0, or 1.
+    """
+    values = np.unique(labels)
+    unit = float(np.diff(values).min()) if len(values) > 1 else float(abs(values[0])) or 1.0
+    m = float(weighting.sum() ** 2 / (weighting @ weighting))  # labels, if all had one weight
+    variance = float(summands.var(ddof=1)) / len(summands) * len(labels) / df
+    variance = max(variance, (m**2 * variance + 2 * unit**2) / (m + 2) ** 2)
+    return float(summands.mean()), float(np.sqrt(variance))

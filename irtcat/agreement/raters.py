@@ -15,7 +15,7 @@ from irtcat._common.checks import (
     check_interval,
     check_positive,
 )
-from irtcat._common.types import FloatArray
+from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.inputs import JointRatings, has_natural_order, read_counts, read_joint
 
 DISTANCES = ("nominal", "linear", "quadratic")
@@ -214,9 +214,8 @@ def _distances(distance: Any, joint: JointRatings, ordered: bool) -> FloatArray:
         raise argument_error("labels", must, None)
     if isinstance(distance, str):
         if distance not in DISTANCES:
-            raise argument_error(
-                "distance", f"one of {', '.join(DISTANCES)}, or a matrix", distance
-            )
+            must = f"one of {', '.join(DISTANCES)}, or a matrix"
+            raise argument_error("distance", must, distance)
         steps = np.abs(np.arange(k)[:, None] - np.arange(k)).astype(np.float64)
         return steps if distance == "linear" else steps**2
     must = f"a {k} x {k} matrix of finite numbers of at least 0 with zeros on the diagonal"
@@ -345,14 +344,20 @@ def _shares(table: FloatArray) -> FloatArray:
     return (table[size > 0] / size[size > 0, None]).mean(axis=0)
 
 
-def _kappa_errors(table: FloatArray) -> tuple[float, float, float]:
-    """Kappa, its standard error over units, and the one under random labelling."""
-    size = table.sum(axis=1)
-    table, size = table[size > 0], size[size > 0]
+def _paired(size: FloatArray) -> BoolArray:
+    """Units with two ratings or more, of which there must be some."""
     paired = size >= 2
     if not paired.any():
         must = "a table with two ratings of some unit"
         raise argument_error("ratings", must, "at most one rating per unit")
+    return paired
+
+
+def _kappa_errors(table: FloatArray) -> tuple[float, float, float]:
+    """Kappa, its standard error over units, and the one under random labelling."""
+    size = table.sum(axis=1)
+    table, size = table[size > 0], size[size > 0]
+    paired = _paired(size)
     n = size[paired]
     agreement = (table[paired] * (table[paired] - 1)).sum(axis=1) / (n * (n - 1))
     shares = _shares(table)
@@ -424,11 +429,7 @@ def krippendorff_alpha(
     check_choice("measurement", measurement, MEASUREMENTS)
     table, order, _ = read_counts(ratings, counts, labels)
     values = _values(order, measurement, stated=labels is not None or counts is not None)
-    size = table.sum(axis=1)
-    table = table[size >= 2]
-    if len(table) == 0:
-        must = "a table with two ratings of some unit"
-        raise argument_error("ratings", must, "at most one rating per unit")
+    table = table[_paired(table.sum(axis=1))]
     share = table / (table.sum(axis=1) - 1)[:, None]
     coincidences = table.T @ share - np.diag(share.sum(axis=0))
     margin = coincidences.sum(axis=1)

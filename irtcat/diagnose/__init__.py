@@ -9,36 +9,34 @@ from irtcat.diagnose.contamination import Contamination, find_contamination
 from irtcat.diagnose.dependence import Pairs, ld_statistics, q3
 from irtcat.diagnose.dif import DIF, find_dif
 from irtcat.diagnose.dimension.correlations import nearest_correlation
-from irtcat.diagnose.dimension.dimension import (
+from irtcat.diagnose.dimension.factors import (
     Correlations,
+    Factors,
     ParallelAnalysis,
+    compare_factors,
     correlations,
+    factors,
     parallel_analysis,
 )
-from irtcat.diagnose.dimension.factors import Factors, compare_factors, factors
 from irtcat.diagnose.drift import Drift, find_drift
-from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves
-from irtcat.diagnose.fit_power import rmsea_power, rmsea_sample_size
-from irtcat.diagnose.groups import grouped_fit, grouped_fit_table
+from irtcat.diagnose.empirical import SMOOTHERS, empirical_curves, grouped_fit, grouped_fit_table
 from irtcat.diagnose.item_statistics import infit_outfit, item_fit
 from irtcat.diagnose.judge_noise import Judges, judges
 from irtcat.diagnose.labels import LabelRanking
-from irtcat.diagnose.limited_information import ModelFit, model_fit
+from irtcat.diagnose.limited_information import ModelFit, model_fit, rmsea_power, rmsea_sample_size
 from irtcat.diagnose.matched_dif import MatchedDIF, mantel_haenszel
-from irtcat.diagnose.measurement_error import (
-    binomial_errors,
-    reliable_change,
-    sum_score_errors,
-    sum_score_reliability,
-)
 from irtcat.diagnose.person_statistics import person_fit
 from irtcat.diagnose.populations import Populations, compare_populations
 from irtcat.diagnose.reliability import (
+    binomial_errors,
     coefficient_alpha,
     empirical_reliability,
     item_analysis,
     marginal_reliability,
     omega,
+    reliable_change,
+    sum_score_errors,
+    sum_score_reliability,
 )
 from irtcat.diagnose.rerun_noise import Reruns, reruns
 from irtcat.diagnose.total_score_fit import s_x2, s_x2_table

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 from scipy.special import ndtr
 
 from irtcat._common.checks import argument_error, check_count, finite_vector, is_number
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.diagnose.answer_moments import probability_derivatives
-from irtcat.diagnose.chi_square import curves, population_nodes
+from irtcat.diagnose.chi_square import curves, population_nodes, posteriors
 from irtcat.diagnose.estimated_parameters import Free, free_of
 from irtcat.models import parameter_names
 from irtcat.responses import Responses
@@ -334,20 +334,7 @@ def _answered(
     # A random part of a large pilot, whose rows may be sorted.
     rows = np.resize(np.random.default_rng(seed).permutation(np.flatnonzero(some)), n_draws)
     seen = responses.observed[rows][:, columns]
-    return seen, np.where(seen, responses.values[rows][:, columns], 0).astype(int)
-
-
-def _posteriors(
-    x: IntArray, answered: BoolArray, p: FloatArray, weights: FloatArray
-) -> tuple[list[BoolArray], FloatArray]:
-    """Who answered in each category, and the posterior probability of each node."""
-    log_p = np.log(np.maximum(p, np.finfo(float).tiny))
-    masks = [(x == c) & answered for c in range(p.shape[2])]
-    log_post = np.log(np.maximum(weights, np.finfo(float).tiny)) + sum(
-        mask.astype(float) @ log_p[:, :, c] for c, mask in enumerate(masks)
-    )
-    post = np.exp(log_post - log_post.max(axis=1, keepdims=True))
-    return masks, post / post.sum(axis=1, keepdims=True)
+    return seen, np.where(seen, responses.values[rows][:, columns], -1).astype(int)
 
 
 def _per_subject(
@@ -365,27 +352,24 @@ def _per_subject(
     if answers is None:
         shares = (np.random.default_rng(seed).permutation(n) + 0.5) / n
         node = np.searchsorted(np.cumsum(weights), shares).clip(max=len(points) - 1)
-        answers = np.asarray(bank.simulate(points[node, 0], seed).values, int)
-        masks, post = _posteriors(answers, answered, p, weights)
+        answers = np.where(answered, bank.simulate(points[node, 0], seed).values, -1)
+        post = posteriors(answers, weights, p)
         asked = np.outer(answered.mean(axis=0), weights)
     else:
-        masks, post = _posteriors(answers, answered, p, weights)
+        post = posteriors(answers, weights, p)
         asked = answered.T.astype(float) @ post / n
+    masks = [answers == c for c in range(p.shape[2])]
     mean, sd, basis = _polynomials(post, points[:, 0])
     population = _population_scores(bank, free, points[:, 0])
     complete = np.einsum("jg,jpgc,jqgc,jgc->jpq", asked, scores, scores, p, optimize=True)
-    design = _with_population(free.design(), population.shape[1])
+    design = block_diag(free.design(), np.eye(population.shape[1]))
     slopes = [_slopes(q, scores, masks, population) @ design for q in basis]
-    size = complete[0].shape[0]
-    information = np.zeros((len(design), len(design)))
-    for j, block in enumerate(complete):
-        information[j * size : (j + 1) * size, j * size : (j + 1) * size] = block
-    own = slice(bank.n_items * size, None)
-    information[own, own] = (weights[:, None] * population).T @ population
-    information = design.T @ information @ design
+    of_population = (weights[:, None] * population).T @ population
+    information = design.T @ block_diag(*complete, of_population) @ design
     missing = np.sum([slope.T @ slope for slope in slopes], axis=0) / n
     covariance_root, flags = _inverse_root(information, missing, bank, free)
-    wide = (design @ covariance_root)[: bank.n_items * size].reshape(bank.n_items, size, -1)
+    of_items = (design @ covariance_root)[: free.mask.size]
+    wide = of_items.reshape(*free.mask.shape, -1)
     blocks = np.einsum("jpk,jqk->jpq", wide, wide)
     blocks[~free.mask.any(axis=1)] = np.nan
     root = sd[:, None] * (slopes[0] @ covariance_root)
@@ -431,15 +415,6 @@ def _population_scores(bank: ItemBank, free: Free, theta: FloatArray) -> FloatAr
     return ((((theta - mean) / sd) ** 2 - 1) / sd)[:, None]
 
 
-def _with_population(design: FloatArray, n: int) -> FloatArray:
-    """The design of the item parameters, and n parameters of the population."""
-    rows, columns = design.shape
-    wide = np.zeros((rows + n, columns + n))
-    wide[:rows, :columns] = design
-    wide[rows:, columns:] = np.eye(n)
-    return wide
-
-
 def _inverse_root(
     complete: FloatArray, missing: FloatArray, bank: ItemBank, free: Free
 ) -> tuple[FloatArray, list[str]]:
@@ -452,20 +427,17 @@ def _inverse_root(
         factor = np.zeros((0, 0))
     if (own <= TINY * np.median(own)).any() or not len(factor):
         columns = ", ".join(parameter_names(bank.model))
-        raise argument_error(
-            "pilot",
-            f"of items whose parameters ({columns}) answers without priors determine",
-            f"items such as {_names(free.design(), np.eye(len(own))[[own.argmin()]], bank)}",
-            "Fix parameters, leave these items out, or use a model with fewer parameters.",
-        )
+        must = f"of items whose parameters ({columns}) answers without priors determine"
+        got = f"items such as {_names(free.design(), np.eye(len(own))[[own.argmin()]], bank)}"
+        advice = "Fix parameters, leave these items out, or use a model with fewer parameters."
+        raise argument_error("pilot", must, got, advice)
     half = solve_triangular(factor, missing / np.outer(scale, scale), lower=True)
     shares, vectors = np.linalg.eigh(solve_triangular(factor, half.T, lower=True))
     over = shares > MOST_MISSING
     flags = []
     if over.any():
-        names = _names(
-            free.design(), (solve_triangular(factor.T, vectors[:, over]).T / scale), bank
-        )
+        directions = solve_triangular(factor.T, vectors[:, over]).T / scale
+        names = _names(free.design(), directions, bank)
         flags.append(f"hardly determined, with errors of more than shown: {names}")
     left = np.sqrt(1 - np.minimum(shares, MOST_MISSING))
     return solve_triangular(factor.T, vectors / left) / scale[:, None], flags
@@ -483,10 +455,9 @@ def _item_errors(
 ) -> dict[str, float]:
     """The SE that a share of the items reach, by parameter; infinite for undetermined items."""
     found = {}
-    for name, error in bank.published()[1].items():
-        errors = error
+    for name, errors in bank.published()[1].items():
         if is_determined is not None:
-            errors = np.where(is_determined | ~(error > 0), error, np.inf)
+            errors = np.where(is_determined | ~(errors > 0), errors, np.inf)
         if len(errors := errors[~np.isnan(errors)]):
             found[name] = float(np.quantile(errors, share, method="inverted_cdf"))
     return found

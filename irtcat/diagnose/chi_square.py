@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaincc
+from scipy.special import gammaincc, softmax
 
 from irtcat._common.checks import argument_error
 from irtcat._common.compilation import jit
@@ -54,12 +54,11 @@ class Coded(NamedTuple):
 
     def of_group(self, group: SubjectGroup) -> "Coded":
         """The answers of a group, to the items as they are in it."""
-        at = np.arange(self.bank.n_items)
+        at, rows = np.arange(self.bank.n_items), group.rows
         if self.labels is not None and VERSION_GROUP in self.bank.statistics:
             versions = self.bank.statistics[VERSION_GROUP].astype(str)
             at = np.flatnonzero(versions.isin(["", group.label]))
         bank = group.bank.subset(at) if len(at) < self.bank.n_items else group.bank
-        rows = group.rows
         responses = self.responses
         if len(rows) < len(self.values) or len(at) < self.bank.n_items:
             responses = responses.subset(subjects=rows, items=at)
@@ -123,23 +122,15 @@ def coded(
     values = np.asarray(matched.values)
     if not (values >= 0).any():
         raise argument_error("responses", "answers to items of the bank", "none: all are missing")
-    parts: tuple[SubjectGroup, ...] = (SubjectGroup("", np.arange(len(values)), bank),)
+    parts = [SubjectGroup("", np.arange(len(values)), bank)]
     if labels is not None:
-        parts = tuple(
-            SubjectGroup(
-                label, np.flatnonzero(labels == label), replace(bank, populations=population)
-            )
-            for label, population in bank.populations.items()
-            if (labels == label).any()
-        )
-    return Coded(
-        bank=bank,
-        responses=matched,
-        values=values,
-        categories=item_categories(bank.model),
-        groups=parts,
-        labels=labels,
-    )
+        of_group = {label: np.flatnonzero(labels == label) for label in bank.populations}
+        parts = [
+            SubjectGroup(label, rows, replace(bank, populations=bank.populations[label]))
+            for label, rows in of_group.items()
+            if len(rows)
+        ]
+    return Coded(bank, matched, values, item_categories(bank.model), tuple(parts), labels=labels)
 
 
 def complete_values(data: Coded, test: str) -> np.ndarray:
@@ -166,6 +157,8 @@ def population_nodes(bank: ItemBank) -> tuple[FloatArray, FloatArray]:
     return bank.population.quadrature(bank.n_items)
 
 
+TINY = 1e-300
+"""Keeps logarithms finite."""
 _probabilities = jit(probabilities)
 
 
@@ -174,6 +167,15 @@ def curves(bank: ItemBank, points: FloatArray) -> FloatArray:
     with precision("float64"):
         nodes = as_points(np.asarray(points, float))
         return evaluated(_probabilities, bank.model, nodes)
+
+
+def posteriors(values: np.ndarray, weights: FloatArray, p: FloatArray) -> FloatArray:
+    """Posterior probability of each node given answers, -1 where missing, subjects x nodes."""
+    log_p = np.log(np.maximum(p, TINY))
+    log_posterior = np.log(np.maximum(weights, TINY)) + np.zeros((len(values), 1))
+    for k in range(p.shape[2]):
+        log_posterior += (values == k).astype(float) @ log_p[:, :, k]
+    return np.asarray(softmax(log_posterior, axis=1))
 
 
 def chi_square_p(statistic: Any, df: Any) -> FloatArray:

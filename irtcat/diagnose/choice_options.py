@@ -78,12 +78,7 @@ def distractors(responses: Responses, n_groups: int = 5) -> pd.DataFrame:
         subjects = np.flatnonzero(answered[:, j] & (n_answered > 1))  # who have a rest score
         rest = (total - credit[:, j])[subjects] / (n_answered[subjects] - 1)
         rows += _option_rows(responses, j, of_item, credit[subjects, j], subjects, rest, n_groups)
-    index = pd.MultiIndex.from_frame(
-        pd.DataFrame([(row.pop("item"), row.pop("option")) for row in rows]).set_axis(
-            ["item", "option"], axis=1
-        )
-    )
-    return pd.DataFrame(rows, index=index)
+    return pd.DataFrame(rows).set_index(["item", "option"])
 
 
 def _option_rows(

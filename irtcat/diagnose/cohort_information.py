@@ -6,7 +6,7 @@ import pandas as pd
 from irtcat._common.checks import check_interval
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike, ItemBank, as_bank, fisher_information
-from irtcat.diagnose.chi_square import coded
+from irtcat.diagnose.chi_square import coded, item_index
 from irtcat.io.convert import ResponsesLike
 from irtcat.models import expected_responses
 from irtcat.responses import Responses
@@ -89,40 +89,28 @@ def spent_items(
     x = np.where(data.values >= 0, data.values, np.nan) / np.maximum(data.categories - 1, 1)
     n, mean, correlation = _item_rest(x)
     deviate = np.arctanh(np.clip(correlation, -0.999, 0.999)) * np.sqrt(np.maximum(n - 3, 0))
-    expected = _expected(data.bank, float(np.median(ability))) / np.maximum(data.categories - 1, 1)
+    typical = np.asarray(expected_responses(data.bank.model, np.median(ability, keepdims=True)))
+    expected = typical[:, 0] / np.maximum(data.categories - 1, 1)
     spent = information / unit < least
-    reason = np.select(
-        [
-            (n > 0) & (mean == 1),
-            (n > 0) & (mean == 0),
-            deviate < NEGATIVE,
-            spent & (best < least),
-            spent & (expected > 0.5),
-            spent,
-        ],
-        [
-            "all right",
-            "all wrong",
-            "wrong key suspected",
-            "no discrimination",
-            "too easy",
-            "too hard",
-        ],
-        "",
-    )
-    return pd.DataFrame(
-        {
-            "n": n,
-            "mean": mean,
-            "item_rest": correlation,
-            "information": information,
-            "share": information / unit,
-            "best": best,
-            "spent": spent,
-            "reason": reason,
-        },
-        index=pd.Index(data.bank.item_ids, dtype=object, name="item"),
-    )
+    reasons = {  # of several the first
+        "all right": (n > 0) & (mean == 1),
+        "all wrong": (n > 0) & (mean == 0),
+        "wrong key suspected": deviate < NEGATIVE,
+        "no discrimination": spent & (best < least),
+        "too easy": spent & (expected > 0.5),
+        "too hard": spent,
+    }
+    columns = {
+        "n": n,
+        "mean": mean,
+        "item_rest": correlation,
+        "information": information,
+        "share": information / unit,
+        "best": best,
+        "spent": spent,
+        "reason": np.select([*reasons.values()], [*reasons], ""),
+    }
+    return pd.DataFrame(columns, index=item_index(data))
 
 
 def _abilities(bank: ItemBank, responses: Responses) -> FloatArray:
@@ -155,8 +143,3 @@ def _item_rest(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     scale = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
     correlation = np.where(scale > 1e-12, (a * b).sum(axis=0) / np.maximum(scale, 1e-12), np.nan)
     return n, np.where(n > 0, mean, np.nan), correlation
-
-
-def _expected(bank: ItemBank, theta: float) -> FloatArray:
-    """Expected response to each item."""
-    return np.asarray(expected_responses(bank.model, np.array([theta])))[:, 0]

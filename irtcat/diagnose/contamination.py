@@ -212,7 +212,7 @@ def find_contamination(
     answers = BinaryAnswers((values == 1).astype(float), (values == 0).astype(float))
     found, asymptote = _search(answers, p, points, correction, alpha)
     subjects = found.subjects.set_index(pd.Index(data.subject_ids, dtype=object, name="subject"))
-    items = _items(answers, found.p, points, subjects, correction, alpha)
+    items = _items(answers, found, points, correction, alpha)
     items.index = pd.Index(data.item_ids, dtype=object, name="item")
     return Contamination(
         subjects=subjects,
@@ -576,56 +576,43 @@ def _tested(
         np.where(is_same, profile[name], np.where(contaminated, other, found[f"usual_{name}"]))
         for name, other in zip(("ability", "se"), alone, strict=True)
     )
-    table = pd.DataFrame(
-        {
-            "n": found["n"].astype(int),
-            "ability": ability,
-            "se": se,
-            "usual_ability": found["usual_ability"],
-            "seen": np.where(usable, found["seen"], np.nan),
-            "z": z,
-            "p": tail,
-            "p_adjusted": adjusted,
-            "factor": np.where(np.isfinite(factor), factor, np.nan),
-            "contaminated": contaminated,
-            "flag": np.where(usable, "", "few answers"),
-        }
-    )
-    return Verdicts(subjects=table, p=p, inflation=inflation, flags=flags)
+    table = {
+        "n": found["n"].astype(int),
+        "ability": ability,
+        "se": se,
+        "usual_ability": found["usual_ability"],
+        "seen": np.where(usable, found["seen"], np.nan),
+        "z": z,
+        "p": tail,
+        "p_adjusted": adjusted,
+        "factor": np.where(np.isfinite(factor), factor, np.nan),
+        "contaminated": contaminated,
+        "flag": np.where(usable, "", "few answers"),
+    }
+    return Verdicts(pd.DataFrame(table), p, inflation, flags)
 
 
 def _items(
-    answers: BinaryAnswers,
-    p: FloatArray,
-    points: FloatArray,
-    subjects: pd.DataFrame,
-    correction: str,
-    alpha: float,
+    answers: BinaryAnswers, found: Verdicts, points: FloatArray, correction: str, alpha: float
 ) -> pd.DataFrame:
     """Which items the contaminated subjects have seen."""
+    subjects = found.subjects
     seeing: BoolArray = subjects["contaminated"].to_numpy()
     x, answered = answers.right[seeing], (answers.right + answers.wrong)[seeing] > 0
     n = answered.sum(axis=0)
     enough = n >= FEWEST_SEEING
-    excess, z = np.full(len(n), np.nan), np.full(len(n), np.nan)
+    excess, z = np.full((2, len(n)), np.nan)
     if enough.any():
         ability, share = subjects.loc[seeing, ["ability", "seen"]].fillna(0).to_numpy(float).T
-        at = np.stack([np.interp(ability, points, row) for row in p.T], axis=1)
+        at = np.stack([np.interp(ability, points, row) for row in found.p.T], axis=1)
         expected = share[:, None] + (1 - share[:, None]) * at
         residual = np.where(answered, x - expected, 0.0)
         variance = np.where(answered, expected * (1 - expected), 0.0).sum(axis=0)
-        excess[enough] = (residual.sum(axis=0) / np.maximum(n, 1))[enough]
-        z[enough] = (residual.sum(axis=0) / np.sqrt(np.maximum(variance, 1e-12)))[enough]
+        total = np.where(enough, residual.sum(axis=0), np.nan)
+        excess, z = total / np.maximum(n, 1), total / np.sqrt(np.maximum(variance, 1e-12))
     tail = ndtr(-z)
     adjusted = adjust(tail, correction)
-    return pd.DataFrame(
-        {
-            "n": n,
-            "excess": excess,
-            "z": z,
-            "p": tail,
-            "p_adjusted": adjusted,
-            "leaked": np.nan_to_num(adjusted, nan=1.0) < alpha,
-            "flag": np.where(enough, "", "few contaminated subjects"),
-        }
-    )
+    table = {"n": n, "excess": excess, "z": z, "p": tail, "p_adjusted": adjusted}
+    table["leaked"] = np.nan_to_num(adjusted, nan=1.0) < alpha
+    table["flag"] = np.where(enough, "", "few contaminated subjects")
+    return pd.DataFrame(table)

@@ -1,5 +1,25 @@
-"""Local dependence: pairs of items with more in common than the model predicts."""
+"""Local dependence: pairs of items with more in common than the model predicts.
 
+Pearson's X2 of a pair has a reference distribution that allows for estimated parameters.
+
+Let r be the observed minus expected counts of a pair's two-way table, E the expected counts, and
+the parameters be maximum-likelihood estimates with the information J. The covariance of r is
+
+``C = diag(E) - sum_g E_g E_g' / n_g - G J^-1 G'``,
+
+with E_g the counts of group g (n_g subjects answered both items) and G the derivatives of E by the
+parameters. ``X2 = r' diag(E)^-1 r`` is then a weighted sum of chi-square variables of 1 degree of
+freedom, whose weights are the eigenvalues of ``M = diag(E)^-1/2 C diag(E)^-1/2``. It is compared
+with the multiple of a chi-square variable that has its mean tr M and its variance 2 tr M^2.
+
+J is that of the model, the mean product of the derivatives of the log-likelihood over simulated
+answers with the missing ones of the data. That of the answers themselves is another where pairs
+depend on one another, and it is singular for few subjects.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,10 +30,19 @@ from scipy.special import xlogy
 from irtcat._common.checks import check_choice
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
-from irtcat.bank import BankLike
-from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, curves, population_nodes
-from irtcat.diagnose.estimated_parameters import free_of
-from irtcat.diagnose.pair_reference import pair_reference
+from irtcat.bank import BankLike, Population
+from irtcat.diagnose.answer_moments import probability_derivatives
+from irtcat.diagnose.chi_square import (
+    TINY,
+    Coded,
+    chi_square_p,
+    coded,
+    curves,
+    population_nodes,
+    posteriors,
+)
+from irtcat.diagnose.dimension.correlations import square
+from irtcat.diagnose.estimated_parameters import Free, free_of
 from irtcat.diagnose.residuals import abilities_of, blocks
 from irtcat.io.convert import ResponsesLike
 
@@ -55,22 +84,20 @@ class Pairs:
         Raises:
             InputError: for a column that is not in the table.
         """
-        name = self.main if column is None else column
-        check_choice("column", name, [c for c in self.table.columns[2:] if c != "flag"])
-        n = len(self.item_ids)
-        out = np.full((n, n), np.nan)
-        upper = np.triu_indices(n, 1)
-        out[upper] = self.table[name].to_numpy(float)
-        out.T[upper] = out[upper]
+        out = square(self._column(column).to_numpy(float), len(self.item_ids), np.nan)
         index = pd.Index(self.item_ids, dtype=object, name="item")
         return pd.DataFrame(out, index, index.rename(None))
 
     def largest(self, n: int = 10, column: str | None = None) -> pd.DataFrame:
         """The n pairs with the largest absolute values."""
+        order = self._column(column).abs().sort_values(ascending=False, kind="stable").index[:n]
+        return self.table.loc[order]
+
+    def _column(self, column: str | None) -> pd.Series:
+        """A column of numbers, or the main one."""
         name = self.main if column is None else column
         check_choice("column", name, [c for c in self.table.columns[2:] if c != "flag"])
-        order = self.table[name].abs().sort_values(ascending=False, kind="stable").index[:n]
-        return self.table.loc[order]
+        return self.table[name]
 
 
 class _PairTables(NamedTuple):
@@ -80,13 +107,11 @@ class _PairTables(NamedTuple):
         observed: categories x categories, counts.
         expected: counts under the model, for the number of subjects who answered both items.
         n: items x items, subjects who answered both.
-        first: column of each item's category 0.
     """
 
     observed: FloatArray
     expected: FloatArray
     n: FloatArray
-    first: IntArray
 
 
 def ld_statistics(
@@ -154,13 +179,15 @@ def ld_statistics(
     free = free_of(data.bank, estimated)
     tables = _tables(data)
     first, second = np.triu_indices(data.bank.n_items, 1)
-    x2, g2 = _chi_squares(tables, first, second)
+    x2, g2 = (table[first, second] for table in _chi_squares(tables))
     top = data.categories - 1
     df = top[first] * top[second]
     if not free.mask.any():
         df = data.categories[first] * data.categories[second] - 1
     n = tables.n[first, second]
-    difference, constant = _correlation_difference(data, tables, first, second)
+    observed, constants = _correlations(tables.observed, tables.n)
+    expected, _ = _correlations(tables.expected, tables.n)
+    difference, constant = (observed - expected)[first, second], constants[first, second]
     flags = np.where(n == 0, "nobody answered both", np.where(constant, "constant", ""))
     untested = flags != ""
     reference = pair_reference(data, free)
@@ -215,37 +242,24 @@ def _tables(data: Coded) -> _PairTables:
         counts = np.repeat(np.repeat(answered_both, n_categories, axis=0), n_categories, axis=1)
         expected += (flat * weights) @ flat.T * counts
         both += answered_both
-    return _PairTables(observed, expected, both, np.arange(n_items) * n_categories)
+    return _PairTables(observed, expected, both)
 
 
-def _chi_squares(
-    tables: _PairTables, first: IntArray, second: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """X2 and G2 of the pairs."""
+def _chi_squares(tables: _PairTables) -> list[FloatArray]:
+    """X2 and G2 of all pairs, items x items."""
     o, e = tables.observed, tables.expected
     possible = e > 0
     safe = np.where(possible, e, 1.0)
     x2 = np.where(possible, (o - e) ** 2 / safe, 0.0)
     g2 = np.where(possible, 2 * xlogy(o, np.where(o > 0, o, 1.0) / safe), 0.0)
-    n_categories = len(o) // len(tables.first)
-    shape = (len(tables.first), n_categories, len(tables.first), n_categories)
-    totals = [cells.reshape(shape).sum(axis=(1, 3)) for cells in (x2, g2)]
-    return totals[0][first, second], totals[1][first, second]
-
-
-def _correlation_difference(
-    data: Coded, tables: _PairTables, first: IntArray, second: IntArray
-) -> tuple[FloatArray, np.ndarray]:
-    """Observed minus expected correlation of the codes; and whether an item is constant."""
-    n = np.maximum(tables.n, 1.0)
-    observed, constant = _correlations(tables.observed, n)
-    expected, _ = _correlations(tables.expected, n)
-    return (observed - expected)[first, second], constant[first, second]
+    n_items = len(tables.n)
+    shape = (n_items, len(o) // n_items, n_items, len(o) // n_items)
+    return [cells.reshape(shape).sum(axis=(1, 3)) for cells in (x2, g2)]
 
 
 def _correlations(counts: FloatArray, n: FloatArray) -> tuple[FloatArray, np.ndarray]:
     """Correlations of the codes from all two-way tables, and where they are undefined."""
-    n_items = len(n)
+    n, n_items = np.maximum(n, 1.0), len(n)
     n_categories = len(counts) // n_items
     tables = counts.reshape(n_items, n_categories, n_items, n_categories)
     codes = np.arange(n_categories, dtype=float)
@@ -335,3 +349,227 @@ def _residual_correlations(data: Coded, theta: FloatArray) -> tuple[FloatArray, 
     varies = product > 1e-12
     r = (cross / safe - mean * mean.T) / np.where(varies, product, 1.0)
     return n, np.where(varies, r, np.nan)
+
+
+DRAWN_ROWS = 1024
+"""Simulated subjects per block, which limits memory."""
+DRAWS, DRAWS_PER_PARAMETER, LEAST_DRAWN = 20_000, 20, 1000
+"""Simulated subjects for the information: in all, at least, and in each group."""
+BLOCK_CELLS = 2**22
+"""Entries of the matrices M of a block of pairs."""
+MIN_MEAN = 0.01
+"""Smaller means of X2 are rounding and sampling errors of 0: the parameters follow the table."""
+
+
+class PairReference(NamedTuple):
+    """``x2 / scale`` is about chi-square distributed with ``df`` degrees of freedom, by pair.
+
+    NaN where nobody answered both items, or the estimated parameters fit every table of the pair.
+    """
+
+    scale: FloatArray
+    df: FloatArray
+
+
+class _Parameters(NamedTuple):
+    """The estimated parameters in one list.
+
+    Attributes:
+        position: items x params, in the list; -1 if not estimated. A shared one has one position.
+        population: label, and derivative of the log-density by the parameter as a function of
+            ability, of the parameters of populations, which are the last in the list.
+        size: number of parameters.
+        block: of each parameter: its item; a number of its own for a shared one.
+    """
+
+    position: IntArray
+    population: list[tuple[str, Callable[[FloatArray], FloatArray]]]
+    size: int
+    block: IntArray
+
+
+def _parameters(data: Coded, free: Free) -> _Parameters:
+    position = np.full(free.mask.shape, -1)
+    block: list[int] = []
+    for c, shared in enumerate(free.shared):
+        rows = np.flatnonzero(free.mask[:, c])
+        if shared and len(rows):
+            position[rows, c] = len(block)
+            block.append(data.bank.n_items + len(block))
+        else:
+            position[rows, c] = len(block) + np.arange(len(rows))
+            block += rows.tolist()
+    estimated: dict[str, list[str]] = {}
+    if data.labels is not None or len(data.bank.populations) == 1:  # else one of a mixture
+        names = (["sd"] if free.sd else []) + (["correlation"] if free.n_correlations else [])
+        estimated = {next(iter(data.bank.populations)): names}
+        estimated |= {label: ["mean", "sd", "correlation"] for label in free.groups}
+    population: list[tuple[str, Callable[[FloatArray], FloatArray]]] = [
+        (label, functools.partial(_log_density_derivative, data.bank.populations[label], name, at))
+        for label, names in estimated.items()
+        for name in names
+        for at in _places(data.bank.populations[label], name)
+    ]
+    block += [data.bank.n_items + len(block) + k for k in range(len(population))]
+    return _Parameters(position, population, len(block), np.array(block))
+
+
+def _places(population: Population, name: str) -> list[tuple[int, int]]:
+    """The abilities of each mean, SD or correlation; a density is taken for known."""
+    if not population.is_normal:
+        return []
+    if name == "correlation":
+        pairs = itertools.combinations(range(population.dims), 2)
+        return [] if population.correlations is None else list(pairs)
+    return [(d, d) for d in range(population.dims)]
+
+
+def _log_density_derivative(
+    population: Population, name: str, at: tuple[int, int], points: FloatArray
+) -> FloatArray:
+    """Derivative of the Normal log-density by a mean, an SD or a correlation."""
+    first, second = at
+    sd = np.atleast_1d(population.sd)
+    inverse = np.linalg.inv(population.covariance / np.outer(sd, sd))
+    z = (points - population.mean) / sd
+    y = z @ inverse
+    if name == "correlation":
+        return np.asarray(y[:, first] * y[:, second] - inverse[first, second])
+    if name == "mean":
+        return np.asarray(y[:, first] / sd[first])
+    return np.asarray((z[:, first] * y[:, first] - 1) / sd[first])
+
+
+def pair_reference(data: Coded, free: Free) -> PairReference:
+    """The reference distribution of every pair, in the order of ``np.triu_indices``.
+
+    Args:
+        data: the answers.
+        free: the estimated parameters.
+    """
+    parameters = _parameters(data, free)
+    n_items, n_categories = data.bank.n_items, data.bank.model.n_categories
+    size = n_items * n_categories
+    n_params, n_population = free.mask.shape[1], len(parameters.population)
+    own, theirs = np.zeros((n_params, size, size)), np.zeros((n_population, size, size))
+    expected, counts = [], []
+    information = np.zeros((parameters.size, parameters.size))
+    n_draws = max(DRAWS, DRAWS_PER_PARAMETER * parameters.size) if parameters.size else 0
+    rng = np.random.default_rng(0)
+    for group in data.groups:
+        points, weights = population_nodes(group.bank)
+        p = np.nan_to_num(curves(data.bank, points))
+        slopes = probability_derivatives(data.bank, points) * free.mask[:, :, None, None]
+        flat = p.transpose(0, 2, 1).reshape(size, -1)
+        answered = (data.values[group.rows] >= 0).astype(float)
+        both = answered.T @ answered
+        cells = np.repeat(np.repeat(both, n_categories, axis=0), n_categories, axis=1)
+        expected.append((flat * weights) @ flat.T * cells)
+        counts.append(both)
+        for k in range(n_params):
+            slope = slopes[:, k].transpose(0, 2, 1).reshape(size, -1)
+            own[k] += (slope * weights) @ flat.T * cells
+        ability = np.zeros((n_population, len(points)))
+        for k, (label, derivative) in enumerate(parameters.population):
+            if group.label in (label, ""):
+                ability[k] = derivative(points)
+                theirs[k] += (flat * (weights * ability[k])) @ flat.T * cells
+        n_drawn = max(LEAST_DRAWN, round(n_draws * len(group.rows) / len(data.values)))
+        for values in _drawn(data.values[group.rows], n_drawn, weights, p, rng):
+            scores = _scores(values, weights, p, slopes, ability, parameters)
+            information += scores.T @ scores * (len(group.rows) / n_drawn)
+    covariance = _inverse(information, parameters.block, n_draws)
+    return _references(expected, counts, own, theirs, covariance, parameters)
+
+
+def _drawn(
+    values: np.ndarray, n: int, weights: FloatArray, p: FloatArray, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Simulated answers of n subjects, missing where those of these subjects are, in blocks."""
+    bounds = p.cumsum(axis=2)[:, :, :-1]
+    for start in range(0, n, DRAWN_ROWS):
+        size = min(DRAWN_ROWS, n - start)
+        observed = values[rng.integers(len(values), size=size)] >= 0
+        nodes = rng.choice(len(weights), size=size, p=weights / weights.sum())
+        u = rng.random(observed.shape)
+        answers = (u[:, :, None] > bounds[:, nodes].transpose(1, 0, 2)).sum(axis=2)
+        yield np.where(observed, answers, -1)
+
+
+def _scores(
+    values: np.ndarray,
+    weights: FloatArray,
+    p: FloatArray,
+    slopes: FloatArray,
+    ability: FloatArray,
+    parameters: _Parameters,
+) -> FloatArray:
+    """Derivatives of each subject's log-likelihood, subjects x parameters."""
+    posterior = posteriors(values, weights, p)
+    out = np.zeros((len(values), parameters.size))
+    for c in range(slopes.shape[1]):
+        items = np.flatnonzero(parameters.position[:, c] >= 0)
+        score = np.zeros((len(values), len(items)))
+        for k in range(p.shape[2]):
+            ratio = slopes[items, c, :, k] / np.maximum(p[items, :, k], TINY)
+            score += (values[:, items] == k) * (posterior @ ratio.T)
+        np.add.at(out.T, parameters.position[items, c], score.T)
+    first = parameters.size - len(ability)
+    out[:, first:] = posterior @ ability.T
+    return out
+
+
+def _inverse(information: FloatArray, block: IntArray, n: int) -> FloatArray:
+    """Inverse of the information by n draws, whose entries between items are shrunk a little.
+
+    The inverse of a matrix of products is too large by about the number of parameters over n.
+    """
+    share = len(block) / max(n, 1)
+    shrunk = np.where(block[:, None] == block, information, (1 - share) * information)
+    return np.asarray(np.linalg.pinv(shrunk, rcond=1e-10, hermitian=True))
+
+
+def _references(
+    expected: list[FloatArray],
+    counts: list[FloatArray],
+    own: FloatArray,
+    theirs: FloatArray,
+    covariance: FloatArray,
+    parameters: _Parameters,
+) -> PairReference:
+    """The ratios tr M^2 / tr M and (tr M)^2 / tr M^2 of all pairs."""
+    n_items = len(parameters.position)
+    n_categories = len(expected[0]) // n_items
+    first, second = np.triu_indices(n_items, 1)
+    n_cells = n_categories**2
+    step = max(1, BLOCK_CELLS // n_cells**2)
+    scale, df = np.full((2, len(first)), np.nan)
+
+    def tables(matrix: FloatArray, i: IntArray, j: IntArray) -> FloatArray:
+        """The tables of pairs, pairs x cells."""
+        shaped = matrix.reshape(n_items, n_categories, n_items, n_categories)
+        return shaped[i, :, j, :].reshape(len(i), n_cells)
+
+    population = parameters.size - len(theirs) + np.arange(len(theirs))
+    for start in range(0, len(first), step):
+        i, j = first[start : start + step], second[start : start + step]
+        cells = np.stack([tables(e, i, j) for e in expected])
+        n = np.maximum([both[i, j] for both in counts], 1.0)
+        total = cells.sum(axis=0)
+        columns = [tables(d, i, j) for d in own] + [tables(d.T, i, j) for d in own]
+        columns += [tables(d, i, j) for d in theirs]
+        of_population = np.tile(population, (len(i), 1))
+        at = np.hstack([parameters.position[i], parameters.position[j], of_population])
+        root = np.where(total > 0, 1 / np.sqrt(np.where(total > 0, total, 1.0)), 0.0)
+        m = np.einsum("pc,cd->pcd", (total > 0).astype(float), np.eye(n_cells))
+        scaled = cells * root
+        m -= np.einsum("gpc,gpd,gp->pcd", scaled, scaled, 1 / n)
+        if parameters.size:
+            g = np.stack(columns, axis=2) * root[:, :, None]
+            inverse = covariance[at[:, :, None], at[:, None, :]]
+            m -= g @ inverse @ g.transpose(0, 2, 1)
+        mean, square = np.einsum("pcc->p", m), (m**2).sum(axis=(1, 2))
+        tested = (total.sum(axis=1) > 0) & (mean > MIN_MEAN)
+        scale[start : start + step] = np.where(tested, square / np.where(tested, mean, 1.0), np.nan)
+        df[start : start + step] = np.where(tested, mean**2 / np.where(tested, square, 1.0), np.nan)
+    return PairReference(scale, df)

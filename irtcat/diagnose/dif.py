@@ -5,7 +5,6 @@ A fit with items that differ between groups has one column per group of such an 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -25,7 +24,7 @@ from irtcat._common.compilation import jit
 from irtcat._common.positions import selected_positions
 from irtcat._common.precision import precision
 from irtcat._common.progress import ProgressOption, counted, with_progress
-from irtcat._common.types import FloatArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
 from irtcat.bank import ItemBank
 from irtcat.fitting import EM, Fit, fit
@@ -50,25 +49,28 @@ def item_tables(banks: list[ItemBank], index: pd.MultiIndex) -> pd.DataFrame:
     return combined.to_frame().set_axis(index)
 
 
-def untested_reasons(responses: Responses, grouping: Grouping) -> list[str]:
+def answer_counts(responses: Responses, grouping: Grouping) -> IntArray:
+    """Number of each answer to each item in each group, items x groups x categories."""
+    of_groups = [responses.values[grouping.codes == g] for g in range(len(grouping.labels))]
+    categories = range(responses.n_categories)
+    counts = np.array([[(x == k).sum(axis=0) for k in categories] for x in of_groups])
+    return np.moveaxis(counts, 2, 0)
+
+
+def untested_reasons(counts: IntArray, grouping: Grouping) -> list[str]:
     """Why each item cannot be compared between the groups; empty if it can."""
-    values, n_groups = responses.values, len(grouping.labels)
     reasons = []
-    for column in values.T:
-        by_group = [
-            set(np.unique(column[grouping.codes == g]).tolist()) - {-1} for g in range(n_groups)
-        ]
-        categories = set().union(*by_group)
-        constant = [g for g in range(n_groups) if len(by_group[g]) < 2]
-        if len(categories) < 2:
-            reasons.append("no answers" if not categories else "constant")
-        elif constant:
-            reason = "constant" if by_group[constant[0]] else "no answers"
-            reasons.append(f"{reason} in group {grouping.labels[constant[0]]}")
-        elif any(group != categories for group in by_group):
-            reasons.append("not all categories in every group")
+    for used in counts > 0:
+        n_used, n_in_all = used.sum(axis=1), used.any(axis=0).sum()
+        g = int((n_used < 2).argmax())
+        if n_in_all < 2:
+            reasons.append("constant" if n_in_all else "no answers")
+        elif n_used[g] < 2:
+            reason = "constant" if n_used[g] else "no answers"
+            reasons.append(f"{reason} in group {grouping.labels[g]}")
         else:
-            reasons.append("")
+            is_same = (n_used == n_in_all).all()
+            reasons.append("" if is_same else "not all categories in every group")
     return reasons
 
 
@@ -78,11 +80,8 @@ def without_constant(responses: Responses, grouping: Grouping) -> Responses:
     With such an item equal in all groups, the estimated population of the group could diverge.
     """
     values = np.asarray(responses.values).copy()
-    for column in values.T:  # views of `values`
-        for g in range(len(grouping.labels)):
-            members = grouping.codes == g
-            if len(set(np.unique(column[members]).tolist()) - {-1}) == 1:
-                column[members] = -1
+    for item, g in np.argwhere((answer_counts(responses, grouping) > 0).sum(axis=2) == 1):
+        values[grouping.codes == g, item] = -1
     return replace(responses, values=values)
 
 
@@ -276,7 +275,7 @@ class _DifPlan:
     tested: list[int]
     n_usable: int
     method: str
-    adjust: Callable[[Any], Any]
+    correction: str
     alpha: float
     progress: Progress | None
 
@@ -304,7 +303,7 @@ class _DifPlan:
         statistic = table["statistic"].to_numpy(float)
         table["p"] = chi2.sf(np.maximum(statistic, 0.0), table["df"].to_numpy(float))
         table.loc[np.isnan(statistic), "p"] = np.nan
-        table["p_adjusted"] = self.adjust(table["p"].to_numpy())
+        table["p_adjusted"] = adjust(table["p"], self.correction)
         return table
 
     def next_free(self, table: pd.DataFrame, base: frozenset[int]) -> frozenset[int]:
@@ -444,7 +443,8 @@ def find_dif(
         errors = "full sandwich"
         if method != "wald":
             raise argument_error("method", '"wald" with subject_weights', method)
-    reasons = untested_reasons(responses, grouping)
+    counts = answer_counts(responses, grouping)
+    reasons = untested_reasons(counts, grouping)
     kept = [j for j, reason in enumerate(reasons) if reason not in ("constant", "no answers")]
     anchored, tested = chosen_items(responses, reasons, anchors, items)
     position = {j: index for index, j in enumerate(kept)}
@@ -455,15 +455,8 @@ def find_dif(
         options={"weak_priors": False, "solver": EM(precision="float64"), **options},
         errors=errors,
     )
-    plan = _DifPlan(
-        fits=fits,
-        tested=[position[j] for j in tested],
-        n_usable=sum(not reason for reason in reasons),
-        method=method,
-        adjust=partial(adjust, correction=correction),
-        alpha=alpha,
-        progress=progress,
-    )
+    at, n_usable = [position[j] for j in tested], sum(not reason for reason in reasons)
+    plan = _DifPlan(fits, at, n_usable, method, correction, alpha=alpha, progress=progress)
     if scheme == "drop":
         table, base, n_rounds, settled = _purified(plan, max_rounds if purify else 1)
     else:
@@ -471,14 +464,12 @@ def find_dif(
         base = frozenset(position[j] for j in free)
         table, n_rounds, settled = plan.round(base), 1, True
     table = table.set_index(np.array(kept)[table.index.to_numpy(int)])
-    return _result(
-        plan,
-        table,
-        base,
-        responses,
-        reasons,
+    return DIF(
+        **_tables(plan, table, base, responses, reasons, counts),
+        method=method,
         scheme=scheme,
         correction=correction,
+        alpha=alpha,
         n_rounds=n_rounds,
         settled=settled,
     )
@@ -525,26 +516,15 @@ def chosen_items(
     return anchored, tested
 
 
-def _has_rare_answer(responses: Responses, codes: np.ndarray, item: int) -> bool:
-    """Whether a group has fewer than 10 of an answer."""
-    column = responses.values[:, item]
-    tables = [np.bincount(column[(codes == g) & (column >= 0)]) for g in range(codes.max() + 1)]
-    return any(counts[counts > 0].min() < MIN_ANSWERS for counts in tables)
-
-
-def _result(
+def _tables(
     plan: _DifPlan,
     table: pd.DataFrame,
     base: frozenset[int],
     responses: Responses,
     reasons: list[str],
-    *,
-    scheme: str,
-    correction: str,
-    n_rounds: int,
-    settled: bool,
-) -> DIF:
-    """Tests and effect sizes as a table of all items."""
+    counts: IntArray,
+) -> dict[str, Any]:
+    """Tests and effect sizes as a table of all items, and the other tables of the result."""
     ids, labels = responses.item_ids, plan.fits.grouping.labels
     top = responses.n_categories - 1
     effects, curves, flags = {}, [], dict(zip(range(len(ids)), reasons, strict=True))
@@ -553,7 +533,7 @@ def _result(
         for label, row in zip(labels[1:], item_effects(plan.fits, free, position), strict=True):
             effects[ids[item], label] = row
         curves.append(plan.fits.bank(free, position))
-        if _has_rare_answer(responses, plan.fits.grouping.codes, item):
+        if (counts[item][counts[item] > 0] < MIN_ANSWERS).any():
             flags[item] = "few answers"
         if np.isnan(table.loc[item, "statistic"]):
             flags[item] = "; ".join(filter(None, [flags[item], "no standard errors"]))
@@ -577,20 +557,14 @@ def _result(
     names = plan.fits.responses.item_ids
     anchors = tuple(str(name) for j, name in enumerate(names) if j not in base)
     index = pd.MultiIndex.from_product([table.index, labels], names=["item", "group"])
-    return DIF(
-        table=out,
-        effects=size,
-        parameters=item_tables(curves, index),
-        groups=population,
-        anchors=anchors,
-        method=plan.method,
-        scheme=scheme,
-        correction=correction,
-        alpha=plan.alpha,
-        n_rounds=n_rounds,
-        settled=settled,
-        converged=all(result.converged for result in plan.fits.cache.values()),
-    )
+    return {
+        "table": out,
+        "effects": size,
+        "parameters": item_tables(curves, index),
+        "groups": population,
+        "anchors": anchors,
+        "converged": all(result.converged for result in plan.fits.cache.values()),
+    }
 
 
 def size_label(share: float) -> str:

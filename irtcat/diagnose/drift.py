@@ -5,9 +5,9 @@ explains. A subject that has seen items answers those that were public before it
 than the others. Both are score tests against the calibrated items.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -173,10 +173,9 @@ def find_drift(
     if item_dates is not None:
         published = years_of("item_dates", item_dates, responses.item_ids, responses.items, "item")
     ability, trend = _abilities(bank, responses, released)
-    items = _item_tests(bank, responses, released, ability, correction, alpha)
-    subjects = None
-    if published is not None:
-        subjects = _subject_tests(bank, responses, released, published, ability, correction, alpha)
+    data = _DatedAnswers(bank, responses, released, ability)
+    items = _item_tests(data, correction, alpha)
+    subjects = None if published is None else _subject_tests(data, published, correction, alpha)
     return Drift(items, subjects, trend, alpha, correction)
 
 
@@ -257,41 +256,50 @@ def _curves(model: ItemModel, theta: jax.Array, se: jax.Array) -> jax.Array:
     return jnp.tensordot(jnp.asarray(WEIGHTS), jax.lax.map(at, jnp.asarray(NODES)), axes=1)
 
 
-def _cells(
-    bank: ItemBank, responses: Responses, ability: Ability, rows: slice, used: BoolArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Residuals x - E, weights E' / V and information E'^2 / V (subjects x items); 0 if missing."""
-    with precision("float64"):
-        theta, se = (np.nan_to_num(np.asarray(v, float)[rows]) for v in (ability.theta, ability.se))
-        curves = _curves(bank.model, jnp.asarray(theta), jnp.asarray(se))
-        mean, slope, variance = np.asarray(curves)
-    x = responses.subset(subjects=np.arange(rows.start, rows.stop)).to_numpy().astype(float)
-    is_used = ~np.isnan(x) & used[rows, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weight = np.where(is_used & (variance.T > 0), slope.T / variance.T, 0.0)
-    residual = np.where(is_used, np.nan_to_num(x) - mean.T, 0.0)
-    return residual, weight, weight * slope.T
+class _DatedAnswers(NamedTuple):
+    """Responses to the items of a bank, the subjects' dates and abilities."""
+
+    bank: ItemBank
+    responses: Responses
+    released: FloatArray
+    ability: Ability
+
+    @property
+    def used(self) -> BoolArray:
+        """Subjects with a date and an ability."""
+        return np.isfinite(self.released) & np.isfinite(np.asarray(self.ability.theta, float))
+
+    def cells(self) -> Iterator[tuple[slice, FloatArray, FloatArray, FloatArray]]:
+        """Blocks of subjects: residuals x - E, weights E' / V, information E'^2 / V; 0 if missing.
+
+        All are subjects x items.
+        """
+        for rows in row_blocks(self.responses.shape, 2_000_000):
+            estimates = (self.ability.theta, self.ability.se)
+            with precision("float64"):
+                theta, se = (np.nan_to_num(np.asarray(v, float)[rows]) for v in estimates)
+                curves = _curves(self.bank.model, jnp.asarray(theta), jnp.asarray(se))
+                mean, slope, variance = np.asarray(curves)
+            subjects = np.arange(rows.start, rows.stop)
+            x = self.responses.subset(subjects=subjects).to_numpy().astype(float)
+            is_used = ~np.isnan(x) & self.used[rows, None]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                weight = np.where(is_used & (variance.T > 0), slope.T / variance.T, 0.0)
+            residual = np.where(is_used, np.nan_to_num(x) - mean.T, 0.0)
+            yield rows, residual, weight, weight * slope.T
 
 
-def _item_tests(
-    bank: ItemBank,
-    responses: Responses,
-    released: FloatArray,
-    ability: Ability,
-    correction: str,
-    alpha: float,
-) -> pd.DataFrame:
+def _item_tests(data: _DatedAnswers, correction: str, alpha: float) -> pd.DataFrame:
     """The tests of the items."""
+    responses, released, ability, used = data.responses, data.released, data.ability, data.used
     n_items, theta = responses.n_items, np.asarray(ability.theta, float)
-    used = np.isfinite(released) & np.isfinite(theta)
     d = np.where(used, released - released[used].mean(), 0.0)
     t = np.where(used, theta, 0.0)
     variance = np.where(used, np.asarray(ability.se, float) ** 2, 0.0)
     basis = np.column_stack([np.ones(len(d)), t, d])
     gram, gradient = np.zeros((n_items, 3, 3)), np.zeros((n_items, 3))
     n = np.zeros(n_items, int)
-    for rows in row_blocks(responses.shape, 2_000_000):
-        residual, weight, information = _cells(bank, responses, ability, rows, used)
+    for rows, residual, weight, information in data.cells():
         part = basis[rows]
         gram += np.einsum("ij,ik,il->jkl", information, part, part, optimize=True)
         gradient += np.einsum("ij,ik->jk", residual * weight, part)
@@ -303,42 +311,27 @@ def _item_tests(
         n += (information != 0).sum(axis=0)
     # The part of the date that the regression on 1 and theta leaves, item by item.
     inner, cross = gram[:, :2, :2], gram[:, :2, 2]
-    safe = (
-        inner
-        + 1e-9 * np.trace(inner, axis1=1, axis2=2)[:, None, None] * np.eye(2)
-        + (1e-300 * np.eye(2))
-    )
+    ridge = 1e-9 * np.trace(inner, axis1=1, axis2=2)[:, None, None] + 1e-300
+    safe = inner + ridge * np.eye(2)
     coefficients = np.linalg.solve(safe, cross[..., None])[..., 0]
     information = gram[:, 2, 2] - (coefficients * cross).sum(axis=1)
     value = gradient[:, 2] - (coefficients * gradient[:, :2]).sum(axis=1)
     table = _tested(value, information, n >= FEWEST_ANSWERS, correction, two_sided=True)
-    frame = pd.DataFrame(
-        {"n": n, "drift": table["effect"], **{k: table[k] for k in ("se", "z", "p", "p_adjusted")}},
-        index=pd.Index(responses.item_ids, dtype=object, name="item"),
-    )
+    index = pd.Index(responses.item_ids, dtype=object, name="item")
+    frame = pd.DataFrame({"n": n, "drift": table.pop("effect"), **table}, index=index)
     frame["drifts"] = frame["p_adjusted"] < alpha
     frame["flag"] = np.where(n < FEWEST_ANSWERS, "few answers", "")
     return frame
 
 
 def _subject_tests(
-    bank: ItemBank,
-    responses: Responses,
-    released: FloatArray,
-    published: FloatArray,
-    ability: Ability,
-    correction: str,
-    alpha: float,
+    data: _DatedAnswers, published: FloatArray, correction: str, alpha: float
 ) -> pd.DataFrame:
     """The tests of the subjects."""
-    dated = np.isfinite(published)
-    used = np.isfinite(released) & np.isfinite(np.asarray(ability.theta, float))
-    top = max(responses.n_categories - 1, 1)
-    columns: dict[str, list[FloatArray]] = {
-        name: [] for name in ("n_before", "n_after", "points", "value", "information")
-    }
-    for rows in row_blocks(responses.shape, 2_000_000):
-        residual, weight, information = _cells(bank, responses, ability, rows, used)
+    dated, released = np.isfinite(published), data.released
+    top = max(data.responses.n_categories - 1, 1)
+    blocks = []
+    for rows, residual, weight, information in data.cells():
         information = np.where(dated, information, 0.0)
         is_before = (published < released[rows, None]) & (information != 0)
         is_after = (published >= released[rows, None]) & (information != 0)
@@ -348,24 +341,15 @@ def _subject_tests(
         n_before, n_after = is_before.sum(axis=1), is_after.sum(axis=1)
         before = (residual * is_before).sum(axis=1) / np.maximum(n_before, 1)
         after = (residual * is_after).sum(axis=1) / np.maximum(n_after, 1)
-        columns["n_before"].append(n_before)
-        columns["n_after"].append(n_after)
-        columns["points"].append(100 * (before - after) / top)
-        columns["value"].append((e * weight * residual).sum(axis=1))
-        columns["information"].append((e**2 * information).sum(axis=1))
-    joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-    enough = np.minimum(joined["n_before"], joined["n_after"]) >= FEWEST_ANSWERS
-    table = _tested(joined["value"], joined["information"], enough, correction, two_sided=False)
-    frame = pd.DataFrame(
-        {
-            "n_before": joined["n_before"],
-            "n_after": joined["n_after"],
-            "excess": table["effect"],
-            "points": np.where(enough, joined["points"], np.nan),
-            **{name: table[name] for name in ("se", "z", "p", "p_adjusted")},
-        },
-        index=pd.Index(responses.subject_ids, dtype=object, name="subject"),
-    )
+        points, value = 100 * (before - after) / top, (e * weight * residual).sum(axis=1)
+        blocks.append((n_before, n_after, points, value, (e**2 * information).sum(axis=1)))
+    n_before, n_after, points, value, information = map(np.concatenate, zip(*blocks, strict=True))
+    enough = np.minimum(n_before, n_after) >= FEWEST_ANSWERS
+    table = _tested(value, information, enough, correction, two_sided=False)
+    points = np.where(enough, points, np.nan)
+    columns = {"n_before": n_before, "n_after": n_after, "excess": table.pop("effect")}
+    index = pd.Index(data.responses.subject_ids, dtype=object, name="subject")
+    frame = pd.DataFrame({**columns, "points": points, **table}, index=index)
     frame["contaminated"] = frame["p_adjusted"] < alpha
     frame["flag"] = np.select(
         [~np.isfinite(released), ~enough],

@@ -86,14 +86,9 @@ def free_of(bank: ItemBank, estimated: str = "auto") -> Free:
     rotates = n_pairs > n_correlations
     if rotates:
         rotates = bool(mask[:, list(field_columns(bank.model, ["slope"]))].all())
-    return Free(
-        mask=mask,
-        shared=_shared(bank, mask),
-        sd=bank.model.has_fixed_unit,
-        n_correlations=n_correlations,
-        n_rotations=n_pairs if rotates else 0,
-        groups=tuple(bank.populations)[1:],
-    )
+    n_rotations, groups = n_pairs if rotates else 0, tuple(bank.populations)[1:]
+    sd, shared = bank.model.has_fixed_unit, _shared(bank, mask)
+    return Free(mask, shared, sd, n_correlations, n_rotations, groups=groups)
 
 
 def _possible(bank: ItemBank) -> BoolArray:

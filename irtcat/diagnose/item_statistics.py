@@ -9,14 +9,14 @@ from irtcat._common.checks import argument_error, check_choice
 from irtcat.bank import BankLike
 from irtcat.bank.needs import meets
 from irtcat.diagnose.chi_square import coded, item_index
+from irtcat.diagnose.empirical import NEEDS, grouped_fit
 from irtcat.diagnose.estimated_parameters import free_of
-from irtcat.diagnose.expected_squares import item_nulls
-from irtcat.diagnose.groups import NEEDS, grouped_fit
 from irtcat.diagnose.residuals import (
     ResidualSums,
     abilities_of,
     blocks,
     deviates,
+    item_nulls,
     mean_squares,
     method_of,
     sums,

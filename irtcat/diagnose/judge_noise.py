@@ -22,6 +22,7 @@ from irtcat._common.checks import (
 )
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement import cohen_kappa, krippendorff_alpha
+from irtcat.diagnose.rerun_noise import components_table, resampled_weights
 from irtcat.io import as_responses
 from irtcat.responses import BASE_ITEM, Responses
 from irtcat.responses.judgements import REPEATS, no_facet, scores_by_trial
@@ -198,10 +199,9 @@ def judges(
     flags += dropped
     n_items = int(judgements.levels["item"].max()) + 1
     rng = np.random.default_rng(seed)
-    draws = rng.multinomial(n_items, np.full(n_items, 1 / n_items), n)
-    weights = np.vstack([np.ones(n_items), draws])
+    weights = resampled_weights(n_items, n, rng)
     parts = variance_components(judgements.y, judgements.levels, sources, weights)
-    components = _components(parts, level)
+    components = components_table(parts, SOURCES, [(1 - level) / 2, (1 + level) / 2])
     table = _table(judgements, names)
     if (few := int((table["n_shared"] < 2).sum())) > 0:
         flags.append(f"{few} of {len(names)} judges share fewer than 2 answers with others")
@@ -271,10 +271,7 @@ def _identified(judgements: JudgeScores) -> tuple[dict[str, tuple[str, ...]], li
     flags: list[str] = []
     seen: dict[bytes, str] = {}
     for name, factors in SOURCES.items():
-        if "trial" in factors and n_trials == 1:
-            continue
-        if name == JUDGEMENT:
-            sources[name] = factors
+        if not factors or ("trial" in factors and n_trials == 1):
             continue
         groups = _codes(judgements.levels, factors)
         sizes = np.bincount(groups)
@@ -290,7 +287,7 @@ def _identified(judgements: JudgeScores) -> tuple[dict[str, tuple[str, ...]], li
         else:
             sources[name] = factors
             seen[key] = name
-    return sources, flags
+    return {**sources, JUDGEMENT: SOURCES[JUDGEMENT]}, flags
 
 
 def _codes(levels: Mapping[str, IntArray], factors: tuple[str, ...]) -> IntArray:
@@ -369,14 +366,13 @@ def _pair_sums(
     ``n sum y^2 - (sum y)^2`` and ``n^2 - n`` within each group. Pairs of one item count as often as
     it is drawn, and pairs of two items by the product of their numbers.
     """
-    item = levels["item"]
     within = _codes(levels, tuple(dict.fromkeys((*factors, "item"))))
     n, first, second = (np.bincount(within, values) for values in (np.ones(len(y)), y, y**2))
     owner = np.zeros(len(n), np.int64)
-    owner[within] = item
-    own_sum, own_pairs = (
+    owner[within] = levels["item"]
+    own_sum, own_pairs, extra_pairs = (
         np.bincount(owner, values, minlength=weights.shape[1])
-        for values in (n * second - first**2, n * n - n)
+        for values in (n * second - first**2, n * n - n, n * n)
     )
     if "item" in factors:
         return weights @ own_sum, weights @ own_pairs
@@ -384,35 +380,14 @@ def _pair_sums(
     of_cell = np.zeros(len(n), np.int64)
     of_cell[within] = group
     shape = (weights.shape[1], int(group.max()) + 1)
-    tables = []
-    for values in (n, first, second):
-        table = np.zeros(shape)
-        table[owner, of_cell] = values
-        tables.append(weights @ table)
-    count, total, square = tables
+    tables = np.zeros((3, *shape))
+    tables[:, owner, of_cell] = n, first, second
+    count, total, square = weights @ tables
     # Of two observations of one item, the product of the weights counts pairs of its copies too.
-    extra_sum, extra_pairs = (
-        np.bincount(owner, values, minlength=weights.shape[1])
-        for values in (n * second - first**2, n * n)
-    )
     change = weights - weights**2
-    sums = (count * square - total**2).sum(axis=1) + change @ extra_sum
+    sums = (count * square - total**2).sum(axis=1) + change @ own_sum
     numbers = (count**2).sum(axis=1) - (weights**2) @ extra_pairs + weights @ own_pairs
     return sums, numbers
-
-
-def _components(parts: dict[str, FloatArray], level: float) -> pd.DataFrame:
-    """The components with their intervals and shares; NaN for those that are not identified."""
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    rows = {}
-    for source in SOURCES:
-        draws = parts.get(source, np.array([np.nan]))
-        usable = draws[1:][np.isfinite(draws[1:])]
-        ends = np.quantile(usable, tails) if len(usable) else (np.nan, np.nan)
-        rows[source] = (float(draws[0]), float(ends[0]), float(ends[1]))
-    table = pd.DataFrame.from_dict(rows, "index", columns=["variance", "lower", "upper"])
-    positive = table["variance"].clip(lower=0)
-    return table.assign(share=positive / positive.sum()).rename_axis("source")
 
 
 def _table(judgements: JudgeScores, names: np.ndarray) -> pd.DataFrame:

@@ -1,33 +1,40 @@
-"""Overall model fit from first and second order moments: M2, C2, and fit indices."""
+"""Overall model fit from first and second order moments: M2, C2, fit indices, power by RMSEA."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import chndtr
+from scipy.special import chndtr, chndtrix
 
-from irtcat._common.checks import InputError, argument_error, check_choice, check_interval
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+    is_number,
+)
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike
 from irtcat.diagnose.answer_moments import (
     Conditional,
+    GroupAnswers,
+    MarginMoments,
     fitted_directions,
+    group_moments,
     independent,
     moment_covariance,
+    moments_beside,
+    population_changes,
     projected,
     whiten,
+    whitened,
 )
 from irtcat.diagnose.chi_square import Coded, chi_square_p, coded, complete_values, rmsea
 from irtcat.diagnose.estimated_parameters import free_of
-from irtcat.diagnose.margin_moments import (
-    MarginMoments,
-    group_moments,
-    moments_beside,
-    population_changes,
-    whitened,
-)
 from irtcat.fitting.problem.of_subjects import check_weights, rescaled
 from irtcat.io.convert import ResponsesLike
 
@@ -181,35 +188,30 @@ def model_fit(
     kind = ("C2" if graded else "M2") if kind == "auto" else kind
     if not graded:
         kind = "M2"  # equal to C2 for right/wrong items
-    parts = [data.of_group(group) for group in data.groups]
-    rows, weights = _used_rows(data, parts, missing, subject_weights)
-    for part, values in zip(parts, rows, strict=True):
-        _check_usable(part, values, kind)
+    used = _used_answers(data, missing, subject_weights)
+    for answers in used:
+        _check_usable(answers.part, answers.values, kind)
     free = free_of(data.bank, estimated)
     changes = population_changes(data, free)
     n_free = free.total + len(changes) - free.n_population
-    found = [
-        group_moments(data, part, (values, w), free, changes, kind)
-        for part, values, w in zip(parts, rows, weights, strict=True)
-    ]
+    found = [group_moments(data, answers, free, changes, kind) for answers in used]
     n_moments = sum(moments.n for moments in found)
     df = n_moments - n_free
     if df <= 0:
         advice = 'Use kind="C2".' if graded and kind == "M2" else "More items are needed."
         got = f"{n_moments} moments and {n_free} parameters"
         raise argument_error("bank", "one with fewer parameters than moments", got, advice)
-    n = sum(len(values) for values in rows)
+    n = sum(len(answers.values) for answers in used)
     statistic, identified = _statistic(found, n_free)
     effect = _design_effect(found, n_free)
     statistic /= effect
-    null_statistic, null_df = 0.0, 0
-    for part, values, w in zip(parts, rows, weights, strict=True):
-        value, degrees = _independence(part, values, w, kind)
-        null_statistic, null_df = null_statistic + value, null_df + degrees
+    nulls = [_independence(answers, kind) for answers in used]
+    null_statistic, null_df = sum(value for value, _ in nulls), sum(df for _, df in nulls)
     lower, upper = _rmsea_interval(statistic, df, n, level)
+    tli, cfi = _relative_fit(statistic, df, null_statistic, null_df)
     residuals = [
-        _correlation_residuals(part, values, w, moments.conditional)
-        for part, values, w, moments in zip(parts, rows, weights, found, strict=True)
+        _correlation_residuals(answers, moments.conditional)
+        for answers, moments in zip(used, found, strict=True)
     ]
     remarks = [data.note, "" if identified else "parameters are not identified by the moments"]
     return ModelFit(
@@ -222,8 +224,8 @@ def model_fit(
         rmsea_upper=upper,
         level=float(level),
         srmsr=_root_mean_square(np.concatenate(residuals)),
-        tli=_tli(statistic, df, null_statistic, null_df),
-        cfi=_cfi(statistic, df, null_statistic, null_df),
+        tli=tli,
+        cfi=cfi,
         null_statistic=null_statistic,
         null_df=null_df,
         n_moments=n_moments,
@@ -240,25 +242,21 @@ def model_fit(
     )
 
 
-def _rescaled_weights(data: Coded, subject_weights: Any, missing: str) -> FloatArray:
-    """The survey weights of the complete rows with their number as sum; 0 for the others."""
+def _used_answers(data: Coded, missing: str, subject_weights: Any) -> list[GroupAnswers]:
+    """The answers used of each group, with survey weights whose sum is the number of subjects."""
+    parts = [data.of_group(group) for group in data.groups]
+    if subject_weights is None:
+        return [GroupAnswers(part, _used_values(part, missing), None) for part in parts]
     if missing != "complete":
         raise argument_error("missing", '"complete" with subject_weights', missing)
     weights = check_weights(data.responses, subject_weights)
     assert weights is not None
-    return rescaled(weights, data.complete)
-
-
-def _used_rows(
-    data: Coded, parts: list[Coded], missing: str, subject_weights: Any
-) -> tuple[list[Any], list[FloatArray | None]]:
-    """The answers used of each group, and the survey weights of their subjects."""
-    if subject_weights is None:
-        return [_used_values(part, missing) for part in parts], [None] * len(parts)
-    every = _rescaled_weights(data, subject_weights, missing)
-    used = [every[group.rows] > 0 for group in data.groups]
-    rows = [part.values[at] for part, at in zip(parts, used, strict=True)]
-    return rows, [every[group.rows][at] for group, at in zip(data.groups, used, strict=True)]
+    every = rescaled(weights, data.complete)  # 0 for incomplete rows
+    used = []
+    for group, part in zip(data.groups, parts, strict=True):
+        own = every[group.rows]
+        used.append(GroupAnswers(part, part.values[own > 0], own[own > 0]))
+    return used
 
 
 def _used_values(part: Coded, missing: str) -> np.ndarray:
@@ -284,9 +282,8 @@ def _check_usable(data: Coded, values: np.ndarray, kind: str) -> None:
             if not (x == k).any()
         ]
         if unused:
-            raise argument_error(
-                "responses", "ones that use every category", unused, "Merge the categories."
-            )
+            must, advice = "ones that use every category", "Merge the categories."
+            raise argument_error("responses", must, unused, advice)
     n = data.bank.n_items
     single = int((data.categories - 1).sum()) if kind == "C2" else n
     moments = single + n * (n - 1) // 2
@@ -329,12 +326,11 @@ def _design_effect(found: list[MarginMoments], n_free: int) -> float:
     return trace / (at - directions.shape[1])
 
 
-def _independence(
-    part: Coded, values: np.ndarray, weights: FloatArray | None, kind: str
-) -> tuple[float, int]:
+def _independence(answers: GroupAnswers, kind: str) -> tuple[float, int]:
     """The statistic of independent items in a group, and its degrees of freedom."""
+    part, values, weights = answers
     null, jacobian = independent(values, part.categories, kind, weights)
-    moments, n_free = moments_beside(part, values, weights, kind, null, jacobian), jacobian.shape[1]
+    moments, n_free = moments_beside(answers, kind, null, jacobian), jacobian.shape[1]
     df = moments.n - n_free
     if df <= 0:
         return np.nan, 0
@@ -364,11 +360,10 @@ def _root_mean_square(values: FloatArray) -> float:
     return float(np.sqrt(np.nanmean(values**2))) if np.isfinite(values).any() else np.nan
 
 
-def _correlation_residuals(
-    data: Coded, values: np.ndarray, weights: FloatArray | None, c: Conditional
-) -> FloatArray:
+def _correlation_residuals(answers: GroupAnswers, c: Conditional) -> FloatArray:
     """Differences of observed and expected correlations of the codes; NaN for nominal items."""
-    if not data.bank.model.has_order:
+    part, values, weights = answers
+    if not part.bank.model.has_order:
         return np.full(1, np.nan)
     mean = c.mean @ c.weights
     cross = (c.mean * c.weights) @ c.mean.T
@@ -384,15 +379,122 @@ def _correlation_residuals(
     return np.asarray((observed - expected)[np.triu_indices(len(mean), 1)])
 
 
-def _tli(statistic: float, df: int, null: float, null_df: int) -> float:
-    """Tucker-Lewis index; NaN if independent items already fit."""
+def _relative_fit(statistic: float, df: int, null: float, null_df: int) -> tuple[float, float]:
+    """Tucker-Lewis and comparative fit index; NaN if independent items already fit."""
     if null_df <= 0 or null <= null_df:
-        return float("nan")
-    return float((null / null_df - statistic / df) / (null / null_df - 1))
+        return float("nan"), float("nan")
+    tli = (null / null_df - statistic / df) / (null / null_df - 1)
+    return float(tli), float(np.clip(1 - (statistic - df) / (null - null_df), 0.0, 1.0))
 
 
-def _cfi(statistic: float, df: int, null: float, null_df: int) -> float:
-    """Comparative fit index; NaN if independent items already fit."""
-    if null_df <= 0 or null <= null_df:
-        return float("nan")
-    return float(np.clip(1 - (statistic - df) / (null - null_df), 0.0, 1.0))
+CLOSE, POOR = 0.05, 0.08
+"""RMSEA of a close and of a mediocre fit (Browne & Cudeck 1993)."""
+
+LARGEST = 10**9
+"""Most subjects that are looked for."""
+
+
+def rmsea_power(
+    df: int, n: int, *, null: float = CLOSE, alternative: float = POOR, alpha: float = 0.05
+) -> float:
+    """Power of a test of fit with n subjects, by the RMSEA of the null and of the alternative.
+
+    The statistic (such as M2 of `model_fit`) is noncentral chi-square with df degrees of freedom
+    and noncentrality ``(n - 1) df rmsea^2``. With ``alternative`` above ``null`` the null, that the
+    fit is as close, is rejected for large statistics (test of close fit; of exact fit with a null
+    of 0); with ``alternative`` below it for small ones (test of not-close fit).
+
+    Args:
+        df: degrees of freedom of the statistic.
+        n: number of subjects.
+        null: RMSEA under the null.
+        alternative: RMSEA that is to be found.
+        alpha: level of the test.
+
+    Returns:
+        The probability of rejecting the null.
+
+    Raises:
+        InputError: for numbers out of range, or equal ``null`` and ``alternative``.
+
+    Example:
+        >>> round(rmsea_power(50, 200), 3)
+        0.769
+        >>> round(rmsea_power(50, 200, alternative=0.01), 3)
+        0.608
+
+    References:
+        MacCallum, Browne & Sugawara (1996), Psychological Methods 1, 130-149 (the three tests).
+    """
+    check_count("n", n, 2)
+    _check(df, null, alternative, alpha)
+    return _power(df, n, null, alternative, alpha)
+
+
+def rmsea_sample_size(
+    df: int,
+    power: float = 0.8,
+    *,
+    null: float = CLOSE,
+    alternative: float = POOR,
+    alpha: float = 0.05,
+) -> int:
+    """The smallest number of subjects with which a test of fit has this power.
+
+    Args:
+        df: degrees of freedom of the statistic; those of M2 are n (n + 1) / 2 less the number of
+            parameters, for n right/wrong items.
+        power: wanted power, above ``alpha`` and below 1.
+        null: RMSEA under the null, as in `rmsea_power`.
+        alternative: RMSEA that is to be found.
+        alpha: level of the test.
+
+    Returns:
+        The number of subjects.
+
+    Raises:
+        InputError: for numbers out of range, or if a billion subjects are too few.
+
+    Example:
+        >>> rmsea_sample_size(100), rmsea_sample_size(100, alternative=0.01)
+        (132, 178)
+        >>> n_items = 20  # M2 of a 2PL
+        >>> rmsea_sample_size(n_items * (n_items + 1) // 2 - 2 * n_items)
+        94
+
+    References:
+        MacCallum, Browne & Sugawara (1996), Psychological Methods 1, 130-149.
+    """
+    _check(df, null, alternative, alpha)
+    if not is_number(power) or not alpha < power < 1:
+        raise argument_error("power", "a probability above alpha and below 1", power)
+    low, high = 1, 2
+    while _power(df, high, null, alternative, alpha) < power:
+        low, high = high, 2 * high
+        if high > LARGEST:
+            must = "farther from the null: a billion subjects would not separate them"
+            raise argument_error("alternative", must, alternative)
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = _power(df, middle, null, alternative, alpha) >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def _check(df: Any, null: Any, alternative: Any, alpha: Any) -> None:
+    check_count("df", df)
+    for name, value in (("null", null), ("alternative", alternative)):
+        if not is_number(value) or not 0 <= value < math.inf:
+            raise argument_error(name, "an RMSEA of at least 0", value)
+    if null == alternative:
+        raise argument_error("alternative", "another RMSEA than that of the null", alternative)
+    if not is_number(alpha) or not 0 < alpha < 1:
+        raise argument_error("alpha", "a probability above 0 and below 1", alpha)
+
+
+def _power(df: int, n: int, null: float, alternative: float, alpha: float) -> float:
+    """Power of the test in the direction of the alternative."""
+    at_null, at_alternative = ((n - 1) * df * value**2 for value in (null, alternative))
+    if alternative > null:
+        return float(1 - chndtr(chndtrix(1 - alpha, df, at_null), df, at_alternative))
+    return float(chndtr(chndtrix(alpha, df, at_null), df, at_alternative))

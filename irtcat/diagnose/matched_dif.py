@@ -5,7 +5,7 @@ Mantel-Haenszel and standardisation.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from irtcat._common.checks import argument_error, brief, check_choice, check_cou
 from irtcat._common.per_item import column_error, has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
-from irtcat.diagnose.dif import chosen_items, prepared, size_label
+from irtcat.diagnose.dif import answer_counts, chosen_items, prepared, size_label
 from irtcat.fitting.problem.of_subjects import Grouping
 from irtcat.io.convert import ResponsesLike
 from irtcat.responses import Responses
@@ -31,18 +31,8 @@ CORRECTION = 0.5
 MIN_MATCHING = 2
 """Fewest items of a matching score, without the tested one."""
 
-EFFECTS = (
-    "n_reference",
-    "n_group",
-    "statistic",
-    "p",
-    "odds_ratio",
-    "delta",
-    "se_delta",
-    "ets",
-    "std_p_dif",
-    "se_std_p_dif",
-)
+SIZES = ("odds_ratio", "delta", "se_delta", "ets", "std_p_dif", "se_std_p_dif")
+EFFECTS = ("n_reference", "n_group", "statistic", "p", *SIZES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +84,16 @@ class _MatchedData:
     """The answers, and what subjects are matched by.
 
     Attributes:
-        values: subjects x items, -1 where missing.
-        codes: number of each subject's group, the reference 0.
-        n_groups: number of groups.
-        n_categories: number of categories.
+        responses: the answers.
+        grouping: the groups of the subjects.
         matching: a value for each subject in place of the score; NaN leaves one out.
         kept: subjects that have a matching score.
         n_strata: into how many strata matching values are grouped; None for one each.
         continuity: whether the tests of two groups and right/wrong items are corrected.
     """
 
-    values: IntArray
-    codes: IntArray
-    n_groups: int
-    n_categories: int
+    responses: Responses
+    grouping: Grouping
     matching: FloatArray | None
     kept: BoolArray
     n_strata: int | None
@@ -115,16 +101,16 @@ class _MatchedData:
 
     def counts(self, item: int, anchors: list[int]) -> FloatArray:
         """Answers to an item: strata x groups x categories."""
-        x = self.values[:, item]
+        x = self.responses.values[:, item]
         rows = np.flatnonzero(self.kept & (x >= 0))
         if self.matching is not None:
             value = self.matching[rows]
         else:
             used = np.array(sorted({*anchors, item}))
-            value = self.values[rows[:, None], used].sum(axis=1, dtype=float)
+            value = self.responses.values[rows[:, None], used].sum(axis=1, dtype=float)
         stratum, n_strata = _strata(value, self.n_strata)
-        shape = (n_strata, self.n_groups, self.n_categories)
-        cell = np.ravel_multi_index((stratum, self.codes[rows], x[rows]), shape)
+        shape = (n_strata, len(self.grouping.labels), self.responses.n_categories)
+        cell = np.ravel_multi_index((stratum, self.grouping.codes[rows], x[rows]), shape)
         return np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape).astype(float)
 
 
@@ -236,7 +222,8 @@ def mantel_haenszel(
     if n_strata is not None:
         check_count("n_strata", n_strata, 2)
     responses, grouping = prepared(responses, groups, reference)
-    reasons = _untested(responses)
+    n_answers = answer_counts(responses, grouping).any(axis=1).sum(axis=1)
+    reasons = np.select([n_answers == 0, n_answers == 1], ["no answers", "constant"], "").tolist()
     anchored, tested = chosen_items(responses, reasons, anchors, items)
     score_items = sorted(anchored) or [j for j, reason in enumerate(reasons) if not reason]
     values = _matching_values(responses, matching)
@@ -245,49 +232,24 @@ def mantel_haenszel(
     else:
         kept, score_items = np.isfinite(values), []
     _check_matched(grouping, kept, by_score=values is None)
-    data = _MatchedData(
-        values=responses.values,
-        codes=grouping.codes,
-        n_groups=len(grouping.labels),
-        n_categories=responses.n_categories,
-        matching=values,
-        kept=kept,
-        n_strata=n_strata,
-        continuity=continuity,
-    )
+    data = _MatchedData(responses, grouping, values, kept, n_strata, continuity=continuity)
     rounds = max_rounds if purify and values is None and not anchored else 1
-    purified = _purified(data, score_items, tested, rounds, correction, alpha)
-    table, effects = _tables(data, responses, grouping, purified.tests, reasons)
-    table["p_adjusted"] = pd.Series(purified.p_adjusted, index=responses.item_ids[tested])
+    tests, p_adjusted, used, n_rounds, settled = _purified(
+        data, score_items, tested, rounds, correction, alpha
+    )
+    table, effects = _tables(responses, grouping, tests, reasons)
+    table["p_adjusted"] = pd.Series(p_adjusted, index=responses.item_ids[tested])
     table["dif"] = (table["p_adjusted"] < alpha).to_numpy()
     return MatchedDIF(
         table=table,
         effects=effects,
-        anchors=tuple(str(responses.item_ids[j]) for j in purified.used),
+        anchors=tuple(str(responses.item_ids[j]) for j in used),
         correction=correction,
         alpha=alpha,
         n_left_out=int((~kept).sum()),
-        n_rounds=purified.n_rounds,
-        settled=purified.settled,
+        n_rounds=n_rounds,
+        settled=settled,
     )
-
-
-class _Purified(NamedTuple):
-    """The tests with the last score.
-
-    Attributes:
-        tests: statistics by item.
-        p_adjusted: p-values of the tested items, corrected.
-        used: items of the score.
-        n_rounds: number of scores.
-        settled: whether the items with DIF are those that the score leaves out.
-    """
-
-    tests: dict[int, Any]
-    p_adjusted: FloatArray
-    used: list[int]
-    n_rounds: int
-    settled: bool
 
 
 def _purified(
@@ -297,8 +259,12 @@ def _purified(
     rounds: int,
     correction: str,
     alpha: float,
-) -> _Purified:
-    """Test the items, and again with a score without those that have DIF, until these stay."""
+) -> tuple[dict[int, Any], FloatArray, list[int], int, bool]:
+    """Test the items, and again with a score without those that have DIF, until these stay.
+
+    Returns statistics by item, their corrected p-values, the items of the last score, the number of
+    scores, and whether the items with DIF are those that the last one leaves out.
+    """
     base: frozenset[int] = frozenset()
     previous = {base}
     for n_rounds in range(1, rounds + 1):
@@ -313,13 +279,7 @@ def _purified(
         if n_rounds < rounds:
             previous.add(found)
             base = found
-    return _Purified(tests, p_adjusted, used, n_rounds, settled)
-
-
-def _untested(responses: Responses) -> list[str]:
-    """Why each item cannot be tested; empty if it can."""
-    n_answers = [len(set(np.unique(column).tolist()) - {-1}) for column in responses.values.T]
-    return ["" if n > 1 else "constant" if n else "no answers" for n in n_answers]
+    return tests, p_adjusted, used, n_rounds, settled
 
 
 def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
@@ -383,14 +343,10 @@ def _mantel(counts: FloatArray, yates: float) -> dict[str, float]:
     """Mantel's test that the groups' points do not depend on the group within strata."""
     from scipy.stats import chi2  # slow to import
 
-    n = counts.sum(axis=2)
-    total = n.sum(axis=1)
-    points = np.arange(counts.shape[2])
-    pooled = counts.sum(axis=1)
-    mean = pooled @ points / total
-    square = (pooled * (points - mean[:, None]) ** 2).sum(axis=1) / np.maximum(total - 1, 1)
+    n, points = counts.sum(axis=2), np.arange(counts.shape[2])
+    mean, square = _stratum_moments(counts)
     difference = (counts @ points - n * mean[:, None]).sum(axis=0)
-    shared = -np.einsum("sg,sh,s->gh", n, n, square / total)
+    shared = -np.einsum("sg,sh,s->gh", n, n, square / n.sum(axis=1))
     covariance = shared + np.diag((n * square[:, None]).sum(axis=0))
     d, v, df = difference[1:], covariance[1:, 1:], counts.shape[1] - 1
     if np.linalg.matrix_rank(v, tol=1e-9, hermitian=True) < df:
@@ -400,20 +356,23 @@ def _mantel(counts: FloatArray, yates: float) -> dict[str, float]:
     return {"statistic": statistic, "df": float(df), "p": float(chi2.sf(statistic, df))}
 
 
+def _stratum_moments(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the points in each stratum, over all groups."""
+    pooled, points = counts.sum(axis=1), np.arange(counts.shape[2])
+    total = pooled.sum(axis=1)
+    mean = pooled @ points / total
+    return mean, (pooled * (points - mean[:, None]) ** 2).sum(axis=1) / np.maximum(total - 1, 1)
+
+
 def _sizes(counts: FloatArray) -> dict[str, float]:
     """Odds ratio, delta and standardised difference of a group against the reference."""
     n = counts.sum(axis=2)
     counts = counts[(n > 0).all(axis=1)]  # others match nobody
     n = counts.sum(axis=2)
     ratio, se_log = _odds_ratio(counts)
-    points = np.arange(counts.shape[2])
-    means = counts @ points / n
+    means = counts @ np.arange(counts.shape[2]) / n
     weights = n[:, 1] / n[:, 1].sum() if len(n) else n[:, 1]
-    total = n.sum(axis=1)
-    pooled = counts.sum(axis=1)
-    centred = points - (pooled @ points / total)[:, None]
-    square = (pooled * centred**2).sum(axis=1) / np.maximum(total - 1, 1)
-    variance = square * (1 / n).sum(axis=1)
+    variance = _stratum_moments(counts)[1] * (1 / n).sum(axis=1)
     some = len(n) > 0
     return {
         "n_reference": n[:, 0].sum(),
@@ -455,15 +414,12 @@ def _cross(
 ) -> FloatArray:
     """Covariance of N (R - ratio S) at two cuts j < k, in every stratum."""
     a, b, c, d = sums
-    is_above = np.arange(counts.shape[2]) > np.array([[j], [k]])
-    of_reference = [
-        np.where(is_above[i], d[:, [cut]], -ratio * c[:, [cut]]) for i, cut in enumerate((j, k))
-    ]
-    of_group = [
-        np.where(is_above[i], -ratio * b[:, [cut]], a[:, [cut]]) for i, cut in enumerate((j, k))
-    ]
-    shared = (counts[:, 0] * of_reference[0] * of_reference[1]).sum(axis=1)
-    shared += (counts[:, 1] * of_group[0] * of_group[1]).sum(axis=1)
+    products = counts[:, :2].copy()  # of the reference and of the group
+    for cut in (j, k):
+        is_above = np.arange(counts.shape[2]) > cut
+        products[:, 0] *= np.where(is_above, d[:, [cut]], -ratio * c[:, [cut]])
+        products[:, 1] *= np.where(is_above, -ratio * b[:, [cut]], a[:, [cut]])
+    shared = products.sum(axis=(1, 2))
     return shared - a[:, k] * d[:, j] - ratio**2 * b[:, j] * c[:, k]
 
 
@@ -479,7 +435,6 @@ def _ets_class(effect: dict[str, Any]) -> str:
 
 
 def _tables(
-    data: _MatchedData,
     responses: Responses,
     grouping: Grouping,
     tests: dict[int, list[dict[str, Any]]],
@@ -499,7 +454,7 @@ def _tables(
     furthest = every.loc[distance.groupby(level="item", sort=False).idxmax()].droplevel("group")
     overall = pd.DataFrame([test[0] for test in tests.values()], index=furthest.index)
     table = overall[["statistic", "df", "p"]].assign(
-        p_adjusted=np.nan, dif=False, **{str(name): furthest[name] for name in EFFECTS[4:]}
+        p_adjusted=np.nan, dif=False, **{str(name): furthest[name] for name in SIZES}
     )
     table["size"] = [
         size_label(abs(value) / top) if np.isfinite(value) else "" for value in table["std_p_dif"]

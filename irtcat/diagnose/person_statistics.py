@@ -1,6 +1,7 @@
 """Person fit: subjects whose answers do not fit the model at any ability."""
 
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from scipy.special import ndtr
 from irtcat._common.checks import check_choice, check_count
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg
 from irtcat.bank import BankLike, numbered
 from irtcat.diagnose.chi_square import Coded, coded
@@ -23,6 +24,7 @@ from irtcat.diagnose.residuals import (
     abilities_of,
     blocks,
     deviates,
+    known_rows,
     mean_squares,
     row_chunks,
     scored,
@@ -139,46 +141,43 @@ def _add_likelihood(
 ) -> None:
     """Add lz, and lz* if it is defined for the method."""
     points = theta.reshape(len(theta), -1)
-    known = np.flatnonzero(np.isfinite(points).all(axis=1))
-    dims = points.shape[1]
-    mean = np.empty(points.shape)
-    precisions = np.empty((len(points), dims, dims))
+    n, dims = points.shape
+    mean, precisions = np.empty((n, dims)), np.empty((n, dims, dims))
     for group in data.groups:
         mean[group.rows] = group.bank.population.mean
         precisions[group.rows] = np.linalg.inv(group.bank.population.covariance)
-    corrected = dims <= CORRECTED.get(method, 0)
-    wle = method == "wle"
-    n_cells = data.bank.n_items * data.bank.model.n_categories * (dims + 1)
-    with precision("float64"):
-        for rows, n in row_chunks(known, n_cells):
-            x, point = jnp.asarray(data.values[rows]), jnp.asarray(points[rows])
-            terms = _likelihoods(data.bank.model, x, point, wle)
-            difference, variance, c, r_0, residual_variance = (np.asarray(t)[:n] for t in terms)
-            rows = rows[:n]
-            measures["lz"][rows] = _standardised(difference, variance)
-            if not corrected:
-                continue
-            if method == "map":
-                r_0 = np.einsum("id,ide->ie", mean[rows] - points[rows], precisions[rows])
-            corrected_difference = difference + (c * r_0).sum(axis=1)
-            measures["lz_star"][rows] = _standardised(corrected_difference, residual_variance)
+    for rows, terms in _by_block(data, theta, 1, _likelihoods, method == "wle"):
+        difference, variance, c, r_0, residual_variance = terms
+        measures["lz"][rows] = _standardised(difference, variance)
+        if dims > CORRECTED.get(method, 0):
+            continue
+        if method == "map":
+            r_0 = np.einsum("id,ide->ie", mean[rows] - points[rows], precisions[rows])
+        corrected = difference + (c * r_0).sum(axis=1)
+        measures["lz_star"][rows] = _standardised(corrected, residual_variance)
 
 
 def _add_deviates(
     measures: dict[str, FloatArray], data: Coded, theta: FloatArray, is_estimated: bool
 ) -> None:
     """Add the deviates of outfit and infit."""
+    for rows, (means, variances) in _by_block(data, theta, 2, _mean_square_moments, is_estimated):
+        for k, name in enumerate(("outfit", "infit")):
+            null = Null(means[:, k], np.sqrt(variances[:, k]) / means[:, k])
+            measures[f"{name}_z"][rows] = deviates(measures[name][rows], null)
+
+
+def _by_block(
+    data: Coded, theta: FloatArray, n_terms: int, function: Callable[..., Any], option: bool
+) -> Iterator[tuple[IntArray, list[FloatArray]]]:
+    """The subjects with an ability, in blocks, and the results of a compiled function for them."""
     points = theta.reshape(len(theta), -1)
-    known = np.flatnonzero(np.isfinite(points).all(axis=1))
-    n_cells = data.bank.n_items * data.bank.model.n_categories * (points.shape[1] + 2)
+    n_cells = data.bank.n_items * data.bank.model.n_categories * (points.shape[1] + n_terms)
     with precision("float64"):
-        for rows, n in row_chunks(known, n_cells):
+        for rows, n in row_chunks(known_rows(theta), n_cells):
             x, point = jnp.asarray(data.values[rows]), jnp.asarray(points[rows])
-            means, variances = _mean_square_moments(data.bank.model, x, point, is_estimated)
-            for k, name in enumerate(("outfit", "infit")):
-                mean = np.asarray(means)[:n, k]
-                null = Null(mean, np.sqrt(np.asarray(variances)[:n, k]) / mean)
-                measures[f"{name}_z"][rows[:n]] = deviates(measures[name][rows[:n]], null)
+            found = function(data.bank.model, x, point, option)
+            yield rows[:n], [np.asarray(part)[:n] for part in found]
 
 
 @partial(jit, static_argnames="is_estimated")
@@ -278,21 +277,12 @@ def _one_subject(
     return difference, variance, c, r_0, residual_variance
 
 
-@jit
-def _plain(model: ItemModel, x: jax.Array, theta: jax.Array) -> tuple[jax.Array, ...]:
-    return jax.vmap(lambda xs, point: _one_subject(model, xs, point, False))(x, theta)
-
-
-@jit
-def _warm(model: ItemModel, x: jax.Array, theta: jax.Array) -> tuple[jax.Array, ...]:
-    return jax.vmap(lambda xs, point: _one_subject(model, xs, point, True))(x, theta)
-
-
+@partial(jit, static_argnames="wle")
 def _likelihoods(
     model: ItemModel, x: jax.Array, theta: jax.Array, wle: bool
 ) -> tuple[jax.Array, ...]:
     """The terms of lz and lz* of a block of subjects, with Warm's r_0 for ``wle``."""
-    return _warm(model, x, theta) if wle else _plain(model, x, theta)
+    return jax.vmap(lambda xs, point: _one_subject(model, xs, point, wle))(x, theta)
 
 
 def _flags(
@@ -303,7 +293,7 @@ def _flags(
     observed = data.values >= 0
     lowest = np.where(observed, data.values == 0, True).all(axis=1)
     highest = np.where(observed, data.values == top, True).all(axis=1)
-    unknown = ~np.isfinite(theta.reshape(len(theta), -1)).all(axis=1)
+    unknown = ~np.isin(np.arange(len(theta)), known_rows(theta))
     texts = {
         "no responses": n_items == 0,
         "no ability": unknown & (n_items > 0),

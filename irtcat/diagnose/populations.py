@@ -176,12 +176,8 @@ def _weighted(banks: list[ItemBank], usable: BoolArray) -> float:
     frames = [bank.to_frame()[usable] for bank in banks]
     b, errors = (np.stack([f[name].to_numpy(float) for f in frames]) for name in ("b", "se_b"))
     if np.isnan(errors).any():
-        errors = np.stack(
-            [
-                usual_errors(x, _slopes(frame), bank.population.mean, bank.population.sd)
-                for x, frame, bank in zip(b, frames, banks, strict=True)
-            ]
-        )
+        known = zip(b, frames, (bank.population for bank in banks), strict=True)
+        errors = np.stack([usual_errors(x, _slopes(f), p.mean, p.sd) for x, f, p in known])
     w = weights_of((errors**2).sum(axis=0), np.ones(b.shape[1], bool))
     off = b - ((b @ w) / w.sum())[:, None]
     (xx, xy), (_, yy) = (off * w) @ off.T
@@ -205,8 +201,7 @@ def _table(
             "populations."
         )
     out = pd.DataFrame(index=linked.items.index)
-    for name, values in zip(names, b, strict=True):
-        out[f"b_{name}"] = values
+    out[[f"b_{name}" for name in names]] = np.column_stack(b)
     for name in names:
         out[f"rank_{name}"] = out[f"b_{name}"].where(usable).rank()
     out["rank_change"] = out[f"rank_{names[1]}"] - out[f"rank_{names[0]}"]
@@ -226,17 +221,10 @@ def _flags(
 ) -> list[str]:
     """Flags of each item from both populations."""
     columns = []
-    for frame, known, name in zip(frames, determined, names, strict=True):
-        flags = frame["flag"].astype(str) if "flag" in frame else pd.Series("", frame.index)
-        columns.append(
-            [
-                [f"negative slope in {name}"] * (slope < 0)
-                + [f"no difficulty in {name}"] * (slope == 0)
-                + [f"difficulty not determined in {name}"] * (slope > 0 and not sure)
-                + [f"{text} in {name}"] * bool(text)
-                for slope, sure, text in zip(
-                    _slopes(frame).tolist(), known.tolist(), flags, strict=True
-                )
-            ]
-        )
-    return ["; ".join([*first, *second]) for first, second in zip(*columns, strict=True)]
+    for frame, sure, name in zip(frames, determined, names, strict=True):
+        slope = _slopes(frame)
+        texts = ["negative slope", "no difficulty", "difficulty not determined"]
+        by_slope = np.select([slope < 0, slope == 0, (slope > 0) & ~sure], texts, "")
+        flags = frame["flag"].astype(str) if "flag" in frame else [""] * len(frame)
+        columns += [[f"{text} in {name}" if text else "" for text in c] for c in (by_slope, flags)]
+    return ["; ".join(filter(None, texts)) for texts in zip(*columns, strict=True)]

@@ -4,7 +4,7 @@ Components of variance of trials by number (subject, item, subject x item, run, 
 follows from them: the noise of a score, items that flip, pass@k and pass^k.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -229,15 +229,13 @@ def reruns(
     if not (cells.n > 1).any():
         raise argument_error("responses", "responses with two trials of an item", "one of each")
     check_count("seed", seed, 0)
-    rng = np.random.default_rng(seed)
-    draws = rng.multinomial(data.n_items, np.full(data.n_items, 1 / data.n_items), n)
-    weights = np.vstack([np.ones(data.n_items), draws])
+    weights = resampled_weights(data.n_items, n, np.random.default_rng(seed))
     totals = pair_totals(cells, data.trial_values, weights)
     parts = components_of(totals)
     if np.isnan(totals.p_run):
         flags.append(_no_run(data))
     tails = [(1 - level) / 2, (1 + level) / 2]
-    components = _table(parts, tails)
+    components = components_table(parts, SOURCES, tails)
     flip = _weighted_mean(cells.flip, weights)
     n_repeated = int((cells.n > 1).any(axis=0).sum())
     usable = flip[1:][np.isfinite(flip[1:])]
@@ -299,13 +297,8 @@ def moments(responses: Responses) -> TrialCells:
             spread = np.sum((ordered - mean[:, :, None]) ** 2, axis=2, where=known) / (n - 1)
             flip = 2 * np.sum(rank * ordered, axis=2, where=known) / (n * (n - 1))
         repeated = n > 1
-        return TrialCells(
-            n=n,
-            mean=mean,
-            square=square,
-            variance=np.where(repeated, spread, np.nan),
-            flip=np.where(repeated, flip, np.nan),
-        )
+        spread, flip = np.where(repeated, [spread, flip], np.nan)
+        return TrialCells(n, mean, square, variance=spread, flip=flip)
 
 
 def pair_totals(cells: TrialCells, scores: FloatArray | None, weights: FloatArray) -> Totals:
@@ -325,29 +318,25 @@ def pair_totals(cells: TrialCells, scores: FloatArray | None, weights: FloatArra
     n_models = known.sum(axis=0)
     # Of item pairs w_i w_j counts, of an item's own pairs w_i^2.
     by_subject = (w @ mean.T) ** 2 - w2 @ (mean**2).T
-    count, total = w @ known.T, w @ square.T
+    count = w @ known.T
     subject_pairs = count**2 - w2 @ known.T
-    subject_sum = count * total - w2 @ square.T - by_subject
-    item_sum = n_models * square.sum(axis=0) - mean.sum(axis=0) ** 2 - own.sum(axis=0)
-    item_pairs = (n_models - 1.0) * n_models
-    all_n, all_square, all_mean = w @ n_models, w @ square.sum(axis=0), w @ mean.sum(axis=0)
+    subject_sum = count * (w @ square.T) - w2 @ square.T - by_subject
     same_item = n_models * square.sum(axis=0) - mean.sum(axis=0) ** 2
+    item_sum, item_pairs = same_item - own.sum(axis=0), (n_models - 1.0) * n_models
+    all_n, all_square, all_mean = w @ n_models, w @ square.sum(axis=0), w @ mean.sum(axis=0)
     every_sum = all_n * all_square - all_mean**2 - w2 @ same_item
     every_pairs = all_n**2 - w2 @ (n_models**2)
     repeated = np.isfinite(cells.variance)
     run, expected, same, p_run = _run_totals(cells, scores, w)
+    variance = w @ np.where(repeated, cells.variance, 0.0).sum(axis=0)
+    total, pairs = subject_sum.sum(axis=1), subject_pairs.sum(axis=1)
     return Totals(
-        cell=(
-            w @ np.where(repeated, cells.variance, 0.0).sum(axis=0),
-            w @ repeated.sum(axis=0).astype(float),
-        ),
-        subject=(subject_sum.sum(axis=1), subject_pairs.sum(axis=1)),
+        cell=(variance, w @ repeated.sum(axis=0).astype(float)),
+        subject=(total, pairs),
         item=(w @ item_sum, w @ item_pairs),
-        other=(every_sum - subject_sum.sum(axis=1), every_pairs - subject_pairs.sum(axis=1)),
+        other=(every_sum - total, every_pairs - pairs),
         run=(run, expected),
-        same_run=np.divide(
-            same, subject_pairs.sum(axis=1), out=np.zeros(len(w)), where=subject_pairs.sum(1) > 0
-        ),
+        same_run=np.divide(same, pairs, out=np.zeros(len(w)), where=pairs > 0),
         p_run=p_run,
     )
 
@@ -422,14 +411,21 @@ def _icc(parts: dict[str, FloatArray]) -> FloatArray:
         return of_items / (of_items + noise)
 
 
-def _table(parts: dict[str, FloatArray], tails: list[float]) -> pd.DataFrame:
-    """The components with their intervals and shares."""
-    variance = pd.Series({source: float(parts[source][0]) for source in SOURCES})
-    positive = variance.clip(lower=0)
-    ends = [_interval(parts[source], tails) for source in SOURCES]
-    table = {"variance": variance, "lower": [low for low, _ in ends]}
-    table |= {"upper": [high for _, high in ends], "share": positive / positive.sum()}
-    return pd.DataFrame(table).rename_axis("source")
+def resampled_weights(n_items: int, n: int, rng: np.random.Generator) -> FloatArray:
+    """Weights of the items: 1 in the first row, then how often each is in one of n resamples."""
+    draws = rng.multinomial(n_items, np.full(n_items, 1 / n_items), n)
+    return np.vstack([np.ones(n_items), draws])
+
+
+def components_table(
+    parts: Mapping[str, FloatArray], sources: Iterable[str], tails: list[float]
+) -> pd.DataFrame:
+    """The components with their intervals and shares; NaN for those that are not identified."""
+    draws = {source: parts.get(source, np.array([np.nan])) for source in sources}
+    rows = {source: (float(part[0]), *_interval(part, tails)) for source, part in draws.items()}
+    table = pd.DataFrame.from_dict(rows, "index", columns=["variance", "lower", "upper"])
+    positive = table["variance"].clip(lower=0)
+    return table.assign(share=positive / positive.sum()).rename_axis("source")
 
 
 def _interval(draws: FloatArray, tails: list[float]) -> tuple[float, float]:
@@ -558,14 +554,7 @@ def _passes(
 ) -> pd.DataFrame:
     """The table of pass@k and pass^k."""
     rows = []
-    names = (
-        "pass_at_k",
-        "pass_at_k_lower",
-        "pass_at_k_upper",
-        "pass_hat_k",
-        "pass_hat_k_lower",
-        "pass_hat_k_upper",
-    )
+    names = [f"{k}{end}" for k in ("pass_at_k", "pass_hat_k") for end in ("", "_lower", "_upper")]
     for m, subject in enumerate(data.subject_ids if data.is_counted else ()):
         known = cells.n[m] > 0
         if not known.any():

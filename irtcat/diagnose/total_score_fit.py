@@ -177,61 +177,47 @@ def merged(table: ItemByScore, least: float) -> ItemByScore | None:
     row are merged while more than two are left and one has an expected count below ``least``, then
     rare categories of the whole table, and finally neighbouring scores.
     """
-    rows = _full_rows(table)
-    if rows is None:
-        return None
-    scores, observed, expected = _shared_scores(*rows)
-    if len(scores) == 0:
-        return None
-    if observed.shape[1] > 2:
-        for row in range(len(scores)):
-            if (expected[row] < least).any():
-                _merge_categories(observed[row], expected[row], least)
-        observed, expected = _without_rare(observed, expected, least)
-    return _merge_scores(scores, observed, expected, least)
-
-
-Rows = tuple[IntArray, FloatArray, FloatArray]
-
-
-def _full_rows(table: ItemByScore) -> Rows | None:
-    """Rows at the ends, where some categories are impossible, added to the nearest full row."""
     full = np.flatnonzero(~np.isnan(table.expected).any(axis=1))
     if len(full) == 0:
         return None
-    observed, expected = table.observed.copy(), np.nan_to_num(table.expected)
     first, last = full[0], full[-1]
-    for counts in (observed, expected):
-        counts[first] += counts[:first].sum(axis=0)
-        counts[last] += counts[last + 1 :].sum(axis=0)
+    # Observed and expected counts are merged alike: 2 x scores x categories.
+    counts = np.stack([table.observed, np.nan_to_num(table.expected)])
+    counts[:, first] += counts[:, :first].sum(axis=1)
+    counts[:, last] += counts[:, last + 1 :].sum(axis=1)
     keep = slice(first, last + 1)
-    return table.scores[keep], observed[keep], expected[keep]
+    scores, counts = _shared_scores(table.scores[keep], counts[:, keep])
+    if len(scores) == 0:
+        return None
+    if counts.shape[2] > 2:
+        for row in np.flatnonzero((counts[1] < least).any(axis=1)):
+            _merge_categories(counts[:, row], least)
+        counts = _without_rare(counts, least)
+    return _merge_scores(scores, counts, least)
 
 
-def _shared_scores(scores: IntArray, observed: FloatArray, expected: FloatArray) -> Rows:
+def _shared_scores(scores: IntArray, counts: FloatArray) -> tuple[IntArray, FloatArray]:
     """Drop scores without subjects; add scores of one subject to the next."""
-    used = observed.sum(axis=1) > 0
-    scores, observed, expected = scores[used], observed[used], expected[used]
+    used = counts[0].sum(axis=1) > 0
+    scores, counts = scores[used], counts[:, used]
     keep = np.ones(len(scores), bool)
     for row in range(len(scores) - 1):
-        if observed[row].sum() == 1:
+        if counts[0, row].sum() == 1:
             keep[row] = False
-            observed[row + 1] += observed[row]
-            expected[row + 1] += expected[row]
-    scores, observed, expected = scores[keep], observed[keep], expected[keep]
-    if len(scores) > 1 and observed[-1].sum() == 1:
-        observed[-2] += observed[-1]
-        expected[-2] += expected[-1]
-        scores, observed, expected = scores[:-1], observed[:-1], expected[:-1]
-    return scores, observed, expected
+            counts[:, row + 1] += counts[:, row]
+    scores, counts = scores[keep], counts[:, keep]
+    if len(scores) > 1 and counts[0, -1].sum() == 1:
+        counts[:, -2] += counts[:, -1]
+        scores, counts = scores[:-1], counts[:, :-1]
+    return scores, counts
 
 
-def _merge_categories(observed: FloatArray, expected: FloatArray, least: float) -> None:
+def _merge_categories(counts: FloatArray, least: float) -> None:
     """Merge a row's category with the lowest expected count into its smaller neighbour, in place.
 
     The remaining cells move to the first columns; 0 marks the columns without a cell.
     """
-    o, e = observed.tolist(), expected.tolist()
+    o, e = counts.tolist()
     while len(e) > 2:
         lowest = min(e)
         source = max(k for k, value in enumerate(e) if value == lowest)
@@ -241,8 +227,8 @@ def _merge_categories(observed: FloatArray, expected: FloatArray, least: float) 
         del e[source], o[source]
         if min(e) >= least:
             break
-    observed[:], expected[:] = 0.0, 0.0
-    observed[: len(o)], expected[: len(e)] = o, e
+    counts[:] = 0.0
+    counts[:, : len(e)] = o, e
 
 
 def _smaller_neighbour(sizes: list[float], position: int) -> int:
@@ -254,46 +240,38 @@ def _smaller_neighbour(sizes: list[float], position: int) -> int:
     return position - 1 if sizes[position - 1] <= sizes[position + 1] else position + 1
 
 
-def _without_rare(
-    observed: FloatArray, expected: FloatArray, least: float
-) -> tuple[FloatArray, FloatArray]:
+def _without_rare(counts: FloatArray, least: float) -> FloatArray:
     """Merge columns that are rare in the whole table into the previous column."""
-    enough = least * np.ceil(0.1 * len(expected))
-    while expected.shape[1] > 2 and expected[:, -1].sum() < enough:
-        observed, expected = _last_into_previous(observed), _last_into_previous(expected)
-    keep = np.ones(expected.shape[1], bool)
-    observed, expected = observed.copy(), expected.copy()
-    for column in range(expected.shape[1] - 1, 0, -1):
-        if (expected[:, column] > 0).mean() < RARE:
+    enough = least * np.ceil(0.1 * counts.shape[1])
+    while counts.shape[2] > 2 and counts[1, :, -1].sum() < enough:
+        counts[:, :, -2] += counts[:, :, -1]
+        counts = counts[:, :, :-1]
+    keep = np.ones(counts.shape[2], bool)
+    for column in range(counts.shape[2] - 1, 0, -1):
+        if (counts[1, :, column] > 0).mean() < RARE:
             keep[column] = False
-            observed[:, column - 1] += observed[:, column]
-            expected[:, column - 1] += expected[:, column]
-    return observed[:, keep], expected[:, keep]
+            counts[:, :, column - 1] += counts[:, :, column]
+    return counts[:, :, keep]
 
 
-def _last_into_previous(counts: FloatArray) -> FloatArray:
-    counts = counts.copy()
-    counts[:, -2] += counts[:, -1]
-    return counts[:, :-1]
-
-
-def _merge_scores(
-    scores: IntArray, observed: FloatArray, expected: FloatArray, least: float
-) -> ItemByScore:
+def _merge_scores(scores: IntArray, counts: FloatArray, least: float) -> ItemByScore:
     """Merge the first score with a sparse cell into the neighbour with fewer subjects."""
-    s, o, e = scores.tolist(), list(observed), list(expected)
-    sparse = [bool(((row < least) & (row != 0)).any()) for row in e]
-    size = [float(row.sum()) for row in o]
+
+    def is_sparse(row: FloatArray) -> bool:
+        return bool(((row[1] < least) & (row[1] != 0)).any())
+
+    s, rows = scores.tolist(), list(counts.swapaxes(0, 1))
+    sparse, size = [*map(is_sparse, rows)], [float(row[0].sum()) for row in rows]
     while any(sparse) and len(s) > 1:
         source = sparse.index(True)
         target = _smaller_neighbour(size, source)
-        o[target], e[target] = o[target] + o[source], e[target] + e[source]
+        rows[target] = rows[target] + rows[source]
         size[target] += size[source]
         s[target] = min(s[target], s[source])
-        sparse[target] = bool(((e[target] < least) & (e[target] != 0)).any())
-        for values in (s, o, e, sparse, size):
+        sparse[target] = is_sparse(rows[target])
+        for values in (s, rows, sparse, size):
             del values[source]
-    return ItemByScore(np.array(s), np.array(o), np.array(e))
+    return ItemByScore(np.array(s), *np.stack(rows, axis=1))
 
 
 PRIOR_BOUND = ("logit_upper", "logit_feasibility")
@@ -377,14 +355,12 @@ def s_x2(
     counted[:, list(field_columns(data.bank.model, PRIOR_BOUND))] = False
     if groups is None:
         warn_of_mixture(data.bank)
-        tables = _score_tables(data, min_expected)
-        df = np.array([0 if t is None else t.df for t in tables], float)
         # Answers of incomplete rows are part of the estimates, but not of the tables.
         answered = data.values >= 0
         shares = data.complete.sum() / np.maximum(answered.sum(axis=0), 1)
         share = data.complete.sum() / answered.any(axis=1).sum()
-        df -= counted.sum(axis=1) * shares + free.n_population * share
-        table = _item_tests(data, tables, df)
+        taken = counted.sum(axis=1) * shares + free.n_population * share
+        table = _item_tests(data, min_expected, taken)
         return table.astype({"df": int}) if data.complete.all() else table
     parts = [data.of_group(group) for group in data.groups]
     free_cells = counted & ~free.shared
@@ -396,11 +372,8 @@ def s_x2(
         total[at] += matrices * answers[:, None, None]
     frames = {}
     for group, part, at, matrices in zip(data.groups, parts, columns, information, strict=True):
-        tables = _score_tables(part, min_expected)
-        df = np.array([0 if t is None else t.df for t in tables], float)
-        frames[group.label] = _item_tests(
-            part, tables, df - _taken(matrices, total[at], free_cells[at])
-        )
+        taken = _taken(matrices, total[at], free_cells[at])
+        frames[group.label] = _item_tests(part, min_expected, taken)
     table = pd.concat(frames, names=["group", "item"])
     p = table["p"].to_numpy()
     return table.assign(p_holm=holm(p), p_bh=benjamini_hochberg(p))
@@ -415,15 +388,28 @@ def _taken(own: FloatArray, total: FloatArray, is_free: BoolArray) -> FloatArray
     return out
 
 
-def _item_tests(data: Coded, tables: list[ItemByScore | None], df: FloatArray) -> pd.DataFrame:
-    """The tests of all items; df counts what was estimated already."""
+def _item_tests(data: Coded, least: float, taken: FloatArray) -> pd.DataFrame:
+    """The tests of all items, less the degrees of freedom that the estimates have taken."""
+    tables = _score_tables(data, least)
+    df = np.array([0 if t is None else t.df for t in tables], float) - taken
     n = int(data.complete.sum())
     statistic = np.array([np.nan if t is None else t.statistic for t in tables])
-    constant = _constant(data, data.values[data.complete])
+    constant = data._replace(values=data.values[data.complete]).constant()
     flags = np.where(constant, "constant", np.where(df <= 0, "too few cells", ""))
     df = np.where(constant, 0, np.maximum(df, 0))
     statistic = np.where(df > 0, statistic, np.nan)
-    return _test_table(data, {"s_x2": statistic}, df, n, flags)
+    p = chi_square_p(statistic, df)
+    columns = {
+        "s_x2": statistic,
+        "df": df,
+        "p": p,
+        "p_holm": holm(p),
+        "p_bh": benjamini_hochberg(p),
+        "rmsea": rmsea(statistic, df, n),
+        "n": n,
+        "flag": flags,
+    }
+    return pd.DataFrame(columns, index=item_index(data))
 
 
 def s_x2_table(
@@ -488,27 +474,3 @@ def _table_information(data: Coded) -> FloatArray:
     points, weights = population_nodes(data.bank)
     p, slopes = curves(data.bank, points), probability_derivatives(data.bank, points)
     return score_information(values, p, slopes, weights, data.categories)
-
-
-def _constant(data: Coded, values: np.ndarray) -> np.ndarray:
-    """Items with a single category in these rows."""
-    return data._replace(values=values).constant()
-
-
-def _test_table(
-    data: Coded, statistic: dict[str, FloatArray], df: Any, n: Any, flags: np.ndarray
-) -> pd.DataFrame:
-    """A table of chi-square tests, one row per item."""
-    (name, value), index = next(iter(statistic.items())), item_index(data)
-    p = chi_square_p(value, df)
-    columns = {
-        name: value,
-        "df": df,
-        "p": p,
-        "p_holm": holm(p),
-        "p_bh": benjamini_hochberg(p),
-        "rmsea": rmsea(value, df, n),
-        "n": n,
-        "flag": flags,
-    }
-    return pd.DataFrame(columns, index=index)

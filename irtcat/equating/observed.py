@@ -283,6 +283,9 @@ MIN_SHARE = 0.95
 """Share of the resamples that must be equated for a standard error."""
 
 
+KOLEN_BRENNAN = "Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3rd ed."
+
+
 @dataclass(frozen=True)
 class EquatingMethod:
     """A row of `METHODS`.
@@ -424,61 +427,23 @@ def braun_holland_equated(first: FloatArray, second: FloatArray, weight: float) 
 
 KOLEN_BRENNAN = "Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3rd ed."
 
-METHODS = {
-    row.name: row
-    for row in (
-        EquatingMethod(
-            "mean",
-            mean_equated,
-            "Equal differences from the means.",
-            reference=f"{KOLEN_BRENNAN}, chapter 2",
-        ),
-        EquatingMethod(
-            "linear",
-            linear_equated,
-            "Equal standard scores.",
-            reference=f"{KOLEN_BRENNAN}, chapter 2",
-        ),
-        EquatingMethod(
-            "equipercentile",
-            equipercentile_equated,
-            "Equal percentile ranks.",
-            reference=f"{KOLEN_BRENNAN}, chapter 2",
-        ),
-        EquatingMethod(
-            "tucker",
-            tucker_equated,
-            "Linear, by regressions on the anchor.",
-            True,
-            f"{KOLEN_BRENNAN}, chapter 4",
-        ),
-        EquatingMethod(
-            "braun-holland",
-            braun_holland_equated,
-            "Linear, by distributions given the anchor.",
-            True,
-            f"{KOLEN_BRENNAN}, chapter 5",
-        ),
-        EquatingMethod(
-            "chained-linear",
-            chained_linear_equated,
-            "Linear, through the anchor.",
-            True,
-            f"{KOLEN_BRENNAN}, chapter 4",
-        ),
-        EquatingMethod(
-            "frequency-estimation",
-            frequency_estimated,
-            "Equipercentile, by distributions given the anchor.",
-            True,
-            f"{KOLEN_BRENNAN}, chapter 5",
-        ),
-        EquatingMethod(
+GIVEN = "by distributions given the anchor."
+METHODS: dict[str, EquatingMethod] = {
+    name: EquatingMethod(name, function, text, has_anchor, f"{KOLEN_BRENNAN}, chapter {chapter}")
+    for chapter, name, function, has_anchor, text in (
+        (2, "mean", mean_equated, False, "Equal differences from the means."),
+        (2, "linear", linear_equated, False, "Equal standard scores."),
+        (2, "equipercentile", equipercentile_equated, False, "Equal percentile ranks."),
+        (4, "tucker", tucker_equated, True, "Linear, by regressions on the anchor."),
+        (5, "braun-holland", braun_holland_equated, True, f"Linear, {GIVEN}"),
+        (4, "chained-linear", chained_linear_equated, True, "Linear, through the anchor."),
+        (5, "frequency-estimation", frequency_estimated, True, f"Equipercentile, {GIVEN}"),
+        (
+            5,
             "chained-equipercentile",
             chained_equipercentile_equated,
-            "Equipercentile, through the anchor.",
             True,
-            f"{KOLEN_BRENNAN}, chapter 5",
+            "Equipercentile, through the anchor.",
         ),
     )
 }

@@ -11,12 +11,10 @@ from irtcat._common.checks import argument_error, check_interval
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.agreement.corrections import adjust
-from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.io.convert import ResponsesLike, as_responses_like
+from irtcat.bank import BankLike, ItemBank
+from irtcat.io.convert import ResponsesLike
 from irtcat.models import expected_responses
-from irtcat.response_times.lognormal import TimeModel
-from irtcat.response_times.tables import Times
-from irtcat.responses._conditions import check_conditions
+from irtcat.response_times.lognormal import TimeModel, Times, bank_with_responses
 from irtcat.scoring import match, score
 
 UNLIKELY = 0.5
@@ -109,26 +107,17 @@ def aberrant_times(
         & Veldkamp (2014), Journal of Educational and Behavioral Statistics 39, 426-451 (subjects).
     """
     check_interval("alpha", alpha)
-    if (responses is None) != (bank is None):
-        raise argument_error("bank", "given together with responses, or neither", "one of the two")
-    if bank is not None:
-        bank = as_bank(bank, needs=["one ability"], purpose="aberrant times")
-        responses = as_responses_like(responses, "responses", bank)
-        check_conditions(bank.items, responses.items, mismatch, source="bank")
-        if not isinstance(times, pd.DataFrame) and np.shape(times) == responses.values.shape:
-            ids = responses.subject_ids, responses.item_ids
-            times = pd.DataFrame(np.asarray(times), *ids)
+    bank, responses = bank_with_responses(bank, responses, mismatch, "aberrant times")
+    lacks_ids = responses is not None and not isinstance(times, pd.DataFrame)
+    if lacks_ids and np.shape(times) == responses.values.shape:
+        times = pd.DataFrame(np.asarray(times), responses.subject_ids, responses.item_ids)
     table = model.matched(times)
     z, expected = _residuals(model, table.logs)
-    observed = np.isfinite(z)
-    adjusted = np.full(z.shape, np.nan)
-    if observed.any():
-        adjusted[observed] = adjust(2 * norm.sf(np.abs(z[observed])), "benjamini-hochberg")
+    adjusted = adjust(2 * norm.sf(np.abs(z)), "benjamini-hochberg")
     right = p_right = np.full(z.shape, np.nan)
     if bank is not None:
         right, p_right = _answers(bank, responses, table)
-    rows, columns = np.nonzero(adjusted < alpha)
-    at = (rows, columns)
+    rows, columns = at = np.nonzero(adjusted < alpha)
     kinds = np.select(
         [z[at] > 0, right[at] == 0, (right[at] == 1) & (p_right[at] < UNLIKELY)],
         ["slow", "rapid guess", "preknowledge"],
@@ -167,31 +156,18 @@ def _residuals(model: TimeModel, logs: FloatArray) -> tuple[FloatArray, FloatArr
 
 def _subjects(model: TimeModel, logs: FloatArray, alpha: float) -> pd.DataFrame:
     """The chi-square statistic of each subject; NaN with fewer than two times."""
-    beta, discrimination = (
-        model.items[name].to_numpy() for name in ("intensity", "discrimination")
-    )
-    precisions = discrimination**2 * np.isfinite(logs)
-    deviation = np.nan_to_num(logs - beta)
+    precisions = model.items["discrimination"].to_numpy() ** 2 * np.isfinite(logs)
+    deviation = np.nan_to_num(logs - model.items["intensity"].to_numpy())
     n = np.isfinite(logs).sum(axis=1)
     with np.errstate(invalid="ignore"):
         centre = (precisions * deviation).sum(axis=1) / precisions.sum(axis=1)
     statistic = (precisions * (deviation - centre[:, None]) ** 2).sum(axis=1)
     statistic = np.where(n >= 2, statistic, np.nan)
     p = chi2.sf(statistic, np.maximum(n - 1, 1))
-    adjusted = np.full(len(p), np.nan)
-    tested = np.isfinite(p)
-    if tested.any():
-        adjusted[tested] = adjust(p[tested], "benjamini-hochberg")
-    return pd.DataFrame(
-        {
-            "n_times": n,
-            "statistic": statistic,
-            "df": np.maximum(n - 1, 0),
-            "p": p,
-            "p_adjusted": adjusted,
-            "aberrant": adjusted < alpha,
-        }
-    )
+    adjusted = adjust(p, "benjamini-hochberg")
+    table = {"n_times": n, "statistic": statistic, "df": np.maximum(n - 1, 0)}
+    table |= {"p": p, "p_adjusted": adjusted, "aberrant": adjusted < alpha}
+    return pd.DataFrame(table)
 
 
 def _answers(bank: ItemBank, responses: Any, times: Times) -> tuple[FloatArray, FloatArray]:

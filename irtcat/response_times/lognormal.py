@@ -16,17 +16,158 @@ import numpy as np
 import pandas as pd
 from jax.scipy.special import logsumexp
 
-from irtcat._common.checks import argument_error, brief, check_interval
+from irtcat._common.checks import (
+    argument_error,
+    brief,
+    check_ids,
+    check_interval,
+    check_positive,
+    check_unique,
+)
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.latent import cells_of
-from irtcat.response_times.tables import Times, check_limit, match_items, read_times
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
 from irtcat.scoring import match, posterior, score, standardised
+
+LONG = ("subject", "item", "seconds")
+"""Columns of a table with one row an answer."""
+
+MIN_AT_LIMIT, MIN_SHARE_AT_LIMIT = 5, 0.01
+"""So many times, and this share of all, that equal the largest look like those of a time limit."""
+
+
+class Times(NamedTuple):
+    """Times of subjects on items.
+
+    Attributes:
+        seconds: subjects x items, NaN where missing.
+        subject_ids: one for each row.
+        item_ids: one for each column.
+    """
+
+    seconds: FloatArray
+    subject_ids: np.ndarray
+    item_ids: np.ndarray
+
+    @property
+    def logs(self) -> FloatArray:
+        """Logarithms of the times."""
+        return np.log(self.seconds)
+
+
+def read_times(times: Any, subject_ids: Any = None, item_ids: Any = None) -> Times:
+    """Times of a data frame or an array.
+
+    Args:
+        times: a data frame of subjects x items, or one with the columns subject, item and seconds;
+            or an array, whose ids follow.
+        subject_ids: of an array's rows; numbered s1, s2, ... by default.
+        item_ids: of an array's columns; numbered i1, i2, ... by default.
+
+    Raises:
+        InputError: a time is not a number above 0, or a subject has two times on an item.
+    """
+    if isinstance(times, Times):
+        return times
+    table: Any
+    if isinstance(times, pd.DataFrame):
+        table = _wide(times)
+        subject_ids, item_ids = table.index, table.columns
+    else:
+        table = np.asarray(times)
+    try:
+        seconds = np.array(table.astype(float))
+    except (TypeError, ValueError):
+        raise argument_error("times", "numbers", type(times).__name__) from None
+    if seconds.ndim != 2:
+        raise argument_error("times", "a table of subjects x items", f"{seconds.ndim} dimensions")
+    n, k = seconds.shape
+    ids = []
+    for name, given, count, kind in (("subject", subject_ids, n, "s"), ("item", item_ids, k, "i")):
+        numbered = [f"{kind}{i + 1}" for i in range(count)]
+        found = check_ids("times", numbered if given is None else list(given), count, name)
+        ids.append(check_unique("times", found))
+    out = Times(seconds, *ids)
+    wrong = ~np.isnan(seconds) & ~((seconds > 0) & np.isfinite(seconds))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        got = f"{seconds[row, column]:g} of {_cell(out, row, column)}"
+        must, advice = "above 0 and finite, or NaN where missing", "Of an unmeasured time: NaN."
+        raise argument_error("times", must, got, advice)
+    return out
+
+
+def _wide(times: pd.DataFrame) -> pd.DataFrame:
+    """The table as subjects x items."""
+    if set(LONG) <= set(times.columns):
+        repeated = times.duplicated(["subject", "item"])
+        if repeated.any():
+            row = times[repeated].iloc[0]
+            got = f"two of subject {brief(row['subject'])} on item {brief(row['item'])}"
+            raise argument_error("times", "one time of a subject on an item", got)
+        items = times["item"].drop_duplicates()
+        table = times.pivot_table("seconds", "subject", "item", "first", dropna=False)
+        return table.loc[times["subject"].drop_duplicates(), items]
+    return times.set_index("subject") if "subject" in times.columns else times
+
+
+def _cell(times: Times, row: int, column: int) -> str:
+    """A cell in words."""
+    subject, item = times.subject_ids[row], times.item_ids[column]
+    return f"subject {brief(subject)} on item {brief(item)}"
+
+
+def check_limit(times: Times, limit: float | None) -> None:
+    """Refuse times that end at a limit: the answer might have taken longer.
+
+    Args:
+        times: the times.
+        limit: the time limit of an item; infinity for none; None if it is not known.
+
+    Raises:
+        InputError: times at or above the limit; or of an unknown one, many that equal the largest.
+    """
+    seconds = times.seconds
+    advice = (
+        "The model has no censored times. Set these to NaN only if they are few: the answers left "
+        "are the faster ones."
+    )
+    if limit is not None:
+        if limit != np.inf:
+            check_positive("limit", limit)
+        over = seconds >= limit
+        if over.any():
+            row, column = np.argwhere(over)[0]
+            n, cell = int(over.sum()), _cell(times, row, column)
+            must = f"below the limit of {limit:g}"
+            raise argument_error("times", must, f"{n} at it or above, such as {cell}", advice)
+        return
+    largest = np.nanmax(seconds, initial=0.0)
+    at_largest, n = int((seconds == largest).sum()), int(np.isfinite(seconds).sum())
+    if at_largest >= max(MIN_AT_LIMIT, MIN_SHARE_AT_LIMIT * n):
+        got = f"{at_largest} of {n} that are exactly {largest:g}, as by a time limit"
+        none = "If there is no limit, pass limit=np.inf."
+        raise argument_error("times", "not cut off", got, f"{advice} {none}")
+
+
+def match_items(times: Times, item_ids: np.ndarray) -> Times:
+    """The times on these items, in their order; NaN on those without times.
+
+    Raises:
+        InputError: there are times on none of them.
+    """
+    at = pd.Index(times.item_ids).get_indexer(item_ids)
+    if (at < 0).all():
+        advice = f"The items of the model are {brief(item_ids[0])} ..."
+        raise argument_error("times", "of items of the model", times.item_ids, advice)
+    seconds = np.where(at >= 0, times.seconds[:, at], np.nan)
+    return Times(seconds, times.subject_ids, item_ids)
+
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -204,25 +345,28 @@ def fit_times(
         van der Linden (2006), Journal of Educational and Behavioral Statistics 31, 181-204; (2007),
         Psychometrika 72, 287-308.
     """
-    if (responses is None) != (bank is None):
-        must = "given together with responses, or neither"
-        raise argument_error("bank", must, "one of the two")
-    population = None
-    if bank is not None:
-        bank = as_bank(bank, needs=["one ability"], purpose="response times")
-        responses = as_responses_like(responses, "responses", bank)
-        check_conditions(bank.items, responses.items, mismatch, source="bank")
-        population = _normal_population(bank)
+    bank, responses = bank_with_responses(bank, responses, mismatch, "response times")
+    population = None if bank is None else _normal_population(bank)
     table = read_times(times, *_ids_of(times, responses))
     check_limit(table, limit)
     _check_times(table)
     abilities = None if bank is None else _abilities(bank, responses, table.subject_ids)
-    logs = table.logs
-    start = _start(logs)
-    if abilities is not None:
-        start = np.append(start, 0.0)
-    found = _newton(logs, start, abilities)
-    return _model(table, found, population)
+    start = np.append(_start(table.logs), [] if abilities is None else [0.0])
+    return _model(table, *_newton(table.logs, start, abilities), population)
+
+
+def bank_with_responses(
+    bank: BankLike | None, responses: Any, mismatch: str, purpose: str
+) -> tuple[ItemBank | None, Any]:
+    """A bank of one ability and responses under its conditions, or neither."""
+    if (responses is None) != (bank is None):
+        raise argument_error("bank", "given together with responses, or neither", "one of the two")
+    if bank is None:
+        return None, None
+    bank = as_bank(bank, needs=["one ability"], purpose=purpose)
+    responses = as_responses_like(responses, "responses", bank)
+    check_conditions(bank.items, responses.items, mismatch, source="bank")
+    return bank, responses
 
 
 def score_with_times(
@@ -463,16 +607,10 @@ def _point(logs: FloatArray, params: FloatArray, abilities: _Abilities | None) -
     value = float(g.sum() + direct + (0.0 if abilities is None else abilities.log_z.sum()))
     # Jacobians of S and W by beta and log alpha.
     s_beta, s_alpha, w_alpha = -(observed * weight), 2 * pull, 2 * observed * weight
-    squares = (deviation * pull).sum(axis=0)
-    counts = observed.sum(axis=0)
-    gradient = np.concatenate(
-        [
-            pull.sum(axis=0) + by[:, 0] @ s_beta,
-            counts - squares + by[:, 0] @ s_alpha + by[:, 1] @ w_alpha,
-            by[:, 2:].sum(axis=0),
-        ]
-    )
-    hessian = np.zeros((2 * k + 2, 2 * k + 2))
+    squares, counts = (deviation * pull).sum(axis=0), observed.sum(axis=0)
+    by_beta = pull.sum(axis=0) + by[:, 0] @ s_beta
+    by_alpha = counts - squares + by[:, 0] @ s_alpha + by[:, 1] @ w_alpha
+    gradient = np.concatenate([by_beta, by_alpha, by[:, 2:].sum(axis=0)])
     s_items = np.concatenate([s_beta, s_alpha], axis=1)
     w_items = np.concatenate([np.zeros((n, k)), w_alpha], axis=1)
     cross = s_items.T @ (twice[:, 0, 1, None] * w_items)
@@ -484,15 +622,15 @@ def _point(logs: FloatArray, params: FloatArray, abilities: _Abilities | None) -
     items[at, beyond] += mixed
     items[beyond, at] += mixed
     items[beyond, beyond] += -2 * squares + 2 * (by[:, 0] @ s_alpha + by[:, 1] @ w_alpha)
-    hessian[: 2 * k, : 2 * k] = items
-    hessian[2 * k :, : 2 * k] = twice[:, 0, 2:].T @ s_items + twice[:, 1, 2:].T @ w_items
-    hessian[: 2 * k, 2 * k :] = hessian[2 * k :, : 2 * k].T
-    hessian[2 * k :, 2 * k :] = twice[:, 2:, 2:].sum(axis=0)
+    of_common = twice[:, 0, 2:].T @ s_items + twice[:, 1, 2:].T @ w_items
+    hessian = np.block([[items, of_common.T], [of_common, twice[:, 2:, 2:].sum(axis=0)]])
     size = len(params)
     return _Point(params, value, gradient[:size], hessian[:size, :size])
 
 
-def _newton(logs: FloatArray, start: FloatArray, abilities: _Abilities | None) -> tuple[Any, bool]:
+def _newton(
+    logs: FloatArray, start: FloatArray, abilities: _Abilities | None
+) -> tuple[_Point, bool]:
     """The maximum by Newton's method with halved steps, and whether it converged."""
     k, n = logs.shape[1], int(np.isfinite(logs).sum())
     point = _point(logs, start, abilities)
@@ -525,9 +663,10 @@ def _ascent(point: _Point) -> FloatArray:
     return step
 
 
-def _model(times: Times, found: tuple[_Point, bool], population: Population | None) -> TimeModel:
+def _model(
+    times: Times, point: _Point, converged: bool, population: Population | None
+) -> TimeModel:
     """The estimates with their standard errors."""
-    point, converged = found
     k = len(times.item_ids)
     with np.errstate(invalid="ignore"):
         se = np.sqrt(np.diag(np.linalg.inv(-point.hessian)))

@@ -4,8 +4,7 @@ from irtcat._common.lazy import public_names
 from irtcat.scale.bookmark import ordered_item_booklet
 from irtcat.scale.building import build
 from irtcat.scale.exclusion import careless
-from irtcat.scale.result import Scale, Scales, file_name, file_names
-from irtcat.scale.rules import COLUMNS, Rules
+from irtcat.scale.result import COLUMNS, Rules, Scale, Scales, file_name, file_names
 from irtcat.scale.systems import apply
 
 __all__ = [

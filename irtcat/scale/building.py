@@ -1,7 +1,8 @@
 """From responses to evaluation scales: split by factors or groups, test, drop, refit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +19,7 @@ from irtcat.responses import Responses
 from irtcat.scale import tables as _tables
 from irtcat.scale.calibrator import Calibrator, Outcome, items_with_guessing, reduce_items
 from irtcat.scale.exclusion import reasons_of
-from irtcat.scale.result import Scale, Scales
-from irtcat.scale.rules import Decisions, Rules
+from irtcat.scale.result import Decisions, Rules, Scale, Scales
 
 ALL = "all"
 
@@ -80,17 +80,8 @@ def split_items(
         analysis = parallel_analysis(responses.subset(items=usable), seed=seed)
         n_factors = analysis.n_factors
         first = float(analysis.to_frame()["eigenvalue"].iloc[0])
-        record.add(
-            "",
-            0,
-            "",
-            "factors by parallel analysis",
-            n_factors,
-            np.nan,
-            np.nan,
-            f"eigenvalues above the 95th percentile of shuffled data (largest {first:.2f})",
-            "note",
-        )
+        text = f"eigenvalues above the 95th percentile of shuffled data (largest {first:.2f})"
+        record.add("note", "factors by parallel analysis", n_factors, criterion=text)
     if groups is not None:
         labels = item_labels(responses, groups)
         items_by_scale = {
@@ -103,7 +94,7 @@ def split_items(
             raise argument_error("groups", must, "none")
         for item in usable[[labels[j] is None for j in usable]]:
             name = str(responses.item_ids[item])
-            record.add("", 0, name, "group", np.nan, np.nan, np.nan, "none given", "drop")
+            record.add("drop", "group", item=name, criterion="none given")
         return Split(items_by_scale, n_factors, analysis, None, "groups")
     if n_factors is None or n_factors <= 1:
         return Split({ALL: usable}, n_factors, analysis, None, "one")
@@ -114,18 +105,9 @@ def split_items(
     positions = ids.get_indexer(table.index.astype(str))
     items_by_scale = {name: positions[strongest == j] for j, name in enumerate(names)}
     for item, number in zip(table.index, strongest, strict=True):
-        value = float(table.loc[item, names[number]])
-        record.add(
-            names[number],
-            0,
-            str(item),
-            "loading",
-            value,
-            np.nan,
-            np.nan,
-            f"largest of {n_factors} ({rotation})",
-            "assign",
-        )
+        value, text = table.loc[item, names[number]], f"largest of {n_factors} ({rotation})"
+        cells = {"scale": names[number], "item": str(item), "criterion": text}
+        record.add("assign", "loading", value, **cells)
     items_by_scale = {name: items for name, items in items_by_scale.items() if len(items)}
     return Split(items_by_scale, n_factors, analysis, table, "factors")
 
@@ -307,7 +289,7 @@ def _checked(responses: Any, exclude_subjects: Any) -> tuple[Responses, pd.DataF
 def _usable(responses: Responses, by_hand: dict[str, str], record: Decisions) -> np.ndarray:
     """Items with different answers that are not left out by hand; records the others as dropped."""
     for item, reason in by_hand.items():
-        record.add("", 0, item, "excluded", np.nan, np.nan, np.nan, reason, "drop")
+        record.add("drop", "excluded", item=item, criterion=reason)
     x = responses.to_numpy()
     observed = ~np.isnan(x)
     low = np.where(observed, x, np.inf).min(axis=0)
@@ -319,7 +301,7 @@ def _usable(responses: Responses, by_hand: dict[str, str], record: Decisions) ->
         value = high[j] if answered else np.nan
         reason = "answered alike by all" if answered else "without answers"
         name = str(responses.item_ids[j])
-        record.add("", 0, name, "answers", value, np.nan, np.nan, reason, "drop")
+        record.add("drop", "answers", value, item=name, criterion=reason)
     return np.flatnonzero(~constant & ~left_out)
 
 
@@ -329,50 +311,33 @@ def _build_scale(
     """The scale of one subscale's items."""
     # Much smaller subscales are padded less: the extra items would cost more than a compilation.
     calibrator = Calibrator(responses, min(width, 2 * responses.n_items))
-    all_items = np.ones(responses.n_items, bool)
     if responses.n_items < rules.least_items:
         status = f"fewer than {rules.least_items} items"
-        record.add(name, 0, "", "items", responses.n_items, np.nan, np.nan, status, "refuse")
-        return _refused(responses, name, status, None, {}, 0)
+        record.add("refuse", "items", responses.n_items, scale=name, criterion=status)
+        return _refused(responses, name, status)
     factors, better = _two_factors(calibrator, name, rules, record)
     if better and rules.two_factors == "refuse":
         status = f"two abilities are better by {rules.criterion}"
-        return _refused(responses, name, status, factors, {}, 0)
+        return _refused(responses, name, status, factors)
     guessing = np.zeros(responses.n_items, bool)
     table = pd.DataFrame(columns=["c", "x2", "p", "p_holm", "needed"])
     if rules.alpha_guessing > 0:
-        guessing, table = items_with_guessing(calibrator, all_items, rules.alpha_guessing)
+        guessing, table = items_with_guessing(calibrator, rules.alpha_guessing)
     for item, row in table[table["needed"].astype(bool)].iterrows():
-        record.add(
-            name,
-            0,
-            str(item),
-            "LR of c = 0",
-            row["x2"],
-            1,
-            row["p_holm"],
-            f"Holm p < {rules.alpha_guessing:g}",
-            "keep c",
-        )
-    outcome = reduce_items(calibrator, all_items, guessing, rules, record, name)
+        text, tested = f"Holm p < {rules.alpha_guessing:g}", {"df": 1.0, "p": row["p_holm"]}
+        cells = {"scale": name, "item": str(item), "criterion": text, **tested}
+        record.add("keep c", "LR of c = 0", row["x2"], **cells)
+    outcome = reduce_items(calibrator, guessing, rules, record, name)
     kept, rounds, reasons, status = outcome
+    at = {"scale": name, "round": rounds}
     if kept.sum() < rules.least_items:
-        record.add(name, rounds, "", "items", kept.sum(), np.nan, np.nan, status, "refuse")
+        record.add("refuse", "items", kept.sum(), criterion=status, **at)
         return _refused(responses, name, status, factors, reasons, rounds, table)
     share = float(kept.mean())
     if share < rules.least_share:
         status = f"more than {1 - rules.least_share:.0%} of the items had to be dropped"
-        record.add(
-            name,
-            rounds,
-            "",
-            "share of the items left",
-            share,
-            np.nan,
-            np.nan,
-            f"< {rules.least_share:g}",
-            "refuse",
-        )
+        text = f"< {rules.least_share:g}"
+        record.add("refuse", "share of the items left", share, criterion=text, **at)
         return _refused(responses, name, status, factors, reasons, rounds, table)
     return _finished(calibrator, name, factors, better, guessing, table, outcome, rules)
 
@@ -393,17 +358,8 @@ def _two_factors(
     gain = float(table[rules.criterion].loc[1] - table[rules.criterion].loc[2])
     better = gain > 0
     action = ("refuse" if rules.two_factors == "refuse" else "flag") if better else "note"
-    record.add(
-        name,
-        0,
-        "",
-        f"{rules.criterion} of one less two abilities",
-        gain,
-        table["df"].loc[2],
-        table["p"].loc[2],
-        "> 0: two are better",
-        action,
-    )
+    cells = {"scale": name, "criterion": "> 0: two are better", **table.loc[2, ["df", "p"]]}
+    record.add(action, f"{rules.criterion} of one less two abilities", gain, **cells)
     return table, better
 
 
@@ -411,13 +367,13 @@ def _refused(
     responses: Responses,
     name: str,
     status: str,
-    factors: pd.DataFrame | None,
-    reasons: dict[str, tuple[int, str]],
-    rounds: int,
+    factors: pd.DataFrame | None = None,
+    dropped: Mapping[str, tuple[int, str]] = MappingProxyType({}),
+    rounds: int = 0,
     guessing: pd.DataFrame | None = None,
 ) -> Scale:
     """The result for a subscale without a scale."""
-    reasons = {str(item): reasons.get(str(item), (rounds, status)) for item in responses.item_ids}
+    reasons = {str(item): dropped.get(str(item), (rounds, status)) for item in responses.item_ids}
     empty = pd.DataFrame()
     return Scale(
         name=name,

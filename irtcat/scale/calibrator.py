@@ -15,7 +15,7 @@ from irtcat.fitting import EM, Fit, fit
 from irtcat.models import Design, ItemModel, ThreePL, TwoPL, mixture, unpack
 from irtcat.responses import Responses
 from irtcat.scale.likelihood import Gain, Likelihood
-from irtcat.scale.rules import Decisions, Rules
+from irtcat.scale.result import Decisions, Rules
 
 LOG_2 = float(np.log(2.0))
 FINAL_TOLERANCE = 1e-6
@@ -64,21 +64,16 @@ class Calibrator:
     ) -> tuple[Fit, float]:
         """The calibration of the kept items, and its log-likelihood without the other items."""
         if not self.right_wrong:
-            result = fit(
-                self.responses.subset(items=np.flatnonzero(kept)),
-                "graded",
-                solver=EM(tolerance=tolerance),
-                standard_errors=errors,
-            )
+            data = self.responses.subset(items=np.flatnonzero(kept))
+            result = fit(data, "graded", EM(tolerance=tolerance), standard_errors=errors)
             return result, result.log_likelihood
         return self._three_pl(kept, guessing, {"c": None}, errors, tolerance)
 
     def three_pl(self) -> Fit:
         """The 3PL of all items with the default prior of c, at a coarse tolerance."""
         all_items = np.ones(self.responses.n_items, bool)
-        result, log_likelihood = self._three_pl(
-            all_items, all_items, {}, "none", COMPARISON_TOLERANCE
-        )
+        tolerance = COMPARISON_TOLERANCE
+        result, log_likelihood = self._three_pl(all_items, all_items, {}, "none", tolerance)
         return replace(result, log_likelihood=log_likelihood)
 
     def _three_pl(
@@ -99,14 +94,9 @@ class Calibrator:
         if left_out.any():
             zeros = {names[j]: 0.0 for j in np.flatnonzero(left_out)}
             fixed |= {"slope": zeros, "intercept": zeros}
-        result = fit(
-            self._padded,
-            "3pl",
-            EM(precision="float64", tolerance=tolerance),
-            fixed=fixed,
-            priors=priors,
-            standard_errors=errors,
-        )
+        solver = EM(precision="float64", tolerance=tolerance)
+        options: dict[str, Any] = {"fixed": fixed, "priors": priors, "standard_errors": errors}
+        result = fit(self._padded, "3pl", solver, **options)
         n_answers = self._padded.observed[:, left_out].sum()
         return result, result.log_likelihood + LOG_2 * float(n_answers)
 
@@ -126,23 +116,14 @@ class Calibrator:
         options: dict[str, Any] = {"anchors": anchors, "fixed": fixed}
         # The population of the rounds: fixed parameters reuse their compiled program.
         if (bank.population.mean, bank.population.sd) == (0.0, 1.0):
-            slopes_intercepts = pd.DataFrame(anchors.parameters(), anchors.item_ids)
-            known = {
-                "c": anchors.to_frame()["c"],
-                "slope": slopes_intercepts[0],
-                "intercept": slopes_intercepts[1],
-            }
-            options = {
-                "fixed": {name: fixed.get(name, {}) | v.to_dict() for name, v in known.items()}
-            }
-        items = fit(
-            self._padded,
-            "3pl",
-            EM(precision="float64"),
-            priors={"c": None},
-            standard_errors="none",
-            **options,
-        ).bank.subset(names)
+            params, ids = anchors.parameters(), anchors.item_ids
+            known = params[:, 0], params[:, 1], anchors.to_frame()["c"].to_numpy()
+            names_of = zip(("slope", "intercept", "c"), known, strict=True)
+            values = {name: dict(zip(ids, v, strict=True)) for name, v in names_of}
+            options = {"fixed": {name: fixed.get(name, {}) | values[name] for name in values}}
+        options |= {"priors": {"c": None}, "standard_errors": "none"}
+        found = fit(self._padded, "3pl", EM(precision="float64"), **options)
+        items = found.bank.subset(names)
         params = np.asarray(items.parameters(), float)
         return replace(items, model=TwoPL(params[:, 0], params[:, 1]))
 
@@ -269,21 +250,20 @@ def _refitted(
     return Gain(c if x2 > 0 else 0.0, x2, result.converged)
 
 
-def items_with_guessing(
-    calibrator: Calibrator, kept: BoolArray, alpha: float
-) -> tuple[BoolArray, pd.DataFrame]:
+def items_with_guessing(calibrator: Calibrator, alpha: float) -> tuple[BoolArray, pd.DataFrame]:
     """The items that need a lower asymptote, and the last test of each.
 
     At first all items are 2PL; items that need c become 3PL and the others are tested again, until
     no other item needs it.
     """
-    guessing = np.zeros(len(kept), bool)
+    guessing = np.zeros(len(calibrator.item_ids), bool)
+    everything = ~guessing
     if not calibrator.right_wrong:
         return guessing, pd.DataFrame(columns=["c", "x2", "p", "p_holm", "needed"])
     tables: list[pd.DataFrame] = []
     index = pd.Index(calibrator.item_ids)
-    while (kept & ~guessing).any():
-        table = guessing_table(calibrator, kept, guessing, alpha)
+    while not guessing.all():
+        table = guessing_table(calibrator, everything, guessing, alpha)
         significant = table.index[table["needed"]]
         tables.append(table)
         if not len(significant):
@@ -323,36 +303,31 @@ def communality(bank: ItemBank) -> FloatArray:
 
 
 def reduce_items(
-    calibrator: Calibrator,
-    kept: BoolArray,
-    guessing: BoolArray,
-    rules: Rules,
-    record: Decisions,
-    scale: str,
+    calibrator: Calibrator, guessing: BoolArray, rules: Rules, record: Decisions, scale: str
 ) -> Outcome:
     """Calibrate and drop items until nothing is dropped."""
-    kept = kept.copy()
+    kept = np.ones(len(guessing), bool)
     reasons: dict[str, tuple[int, str]] = {}
     index = pd.Index(calibrator.item_ids)
     for round_ in range(1, rules.max_rounds + 1):
         if kept.sum() < rules.least_items:
             return Outcome(kept, round_, reasons, f"fewer than {rules.least_items} items left")
         bank, converged = calibrator.bank(kept, guessing)
+        at: dict[str, Any] = {"scale": scale, "round": round_}
         if not converged:
-            record.add(scale, round_, "", "converged", 0, np.nan, np.nan, "", "flag")
-        drops = _low_slopes(bank, rules, record, scale, round_)
-        drops = drops or _worst_violation(calibrator, bank, kept, rules, record, scale, round_)
+            record.add("flag", "converged", 0, **at)
+        data = calibrator.responses.subset(items=np.flatnonzero(kept))
+        drops = _low_slopes(bank, rules) or _worst_violation(bank, data, rules)
         if not drops:
             return Outcome(kept, round_, reasons, "")
-        for item, reason in drops:
-            reasons[item] = (round_, reason)
-        kept[index.get_indexer(pd.Index([item for item, _ in drops]))] = False
+        for drop in drops:
+            record.add("drop", **drop, **at)
+            reasons[drop["item"]] = (round_, drop["statistic"])
+        kept[index.get_indexer(pd.Index([drop["item"] for drop in drops]))] = False
     return Outcome(kept, rules.max_rounds, reasons, f"not settled after {rules.max_rounds} rounds")
 
 
-def _low_slopes(
-    bank: ItemBank, rules: Rules, record: Decisions, scale: str, round_: int
-) -> list[tuple[str, str]]:
+def _low_slopes(bank: ItemBank, rules: Rules) -> list[dict[str, Any]]:
     """Items with a negative slope or a low communality."""
     slope = bank.to_frame()["a"].to_numpy(float)
     shares = communality(bank)
@@ -364,77 +339,51 @@ def _low_slopes(
             statistic, value, criterion = "communality", h2, f"< {rules.least_communality:g}"
         else:
             continue
-        name = str(item)
-        record.add(scale, round_, name, statistic, value, np.nan, np.nan, criterion, "drop")
-        drops.append((name, statistic))
+        drop = {"item": str(item), "statistic": statistic, "value": value, "criterion": criterion}
+        drops.append(drop)
     return drops
 
 
-def _worst_violation(
-    calibrator: Calibrator,
-    bank: ItemBank,
-    kept: BoolArray,
-    rules: Rules,
-    record: Decisions,
-    scale: str,
-    round_: int,
-) -> list[tuple[str, str]]:
+def _worst_violation(bank: ItemBank, data: Responses, rules: Rules) -> list[dict[str, Any]]:
     """The item with the worst fit, or the weaker item of the most dependent pair.
 
     The violation with the smaller adjusted p is worse; of equal ones (both 0, say) the one with the
     larger excess over its degrees of freedom.
     """
-    data = calibrator.responses.subset(items=np.flatnonzero(kept))
-    both = _item_violation(bank, data, rules), _pair_violation(bank, data, rules)
-    violations = [violation for violation in both if violation is not None]
-    if not violations:
+    both = [*_item_violation(bank, data, rules), *_pair_violation(bank, data, rules)]
+    worst = min(both, key=lambda found: (found[0]["p"], -found[1]), default=None)
+    return [] if worst is None else [worst[0]]
+
+
+_Violation = tuple[dict[str, Any], float]
+"""The cells of a decision, and the excess."""
+
+
+def _item_violation(bank: ItemBank, data: Responses, rules: Rules) -> list[_Violation]:
+    # S-X2 needs complete rows.
+    if rules.alpha_fit == 0 or int(data.observed.all(axis=1).sum()) < 2:
         return []
-    worst = min(violations, key=lambda row: (row["p"], -row["excess"]))
-    record.add(
-        scale,
-        round_,
-        worst["item"],
-        worst["statistic"],
-        worst["value"],
-        worst["df"],
-        worst["p"],
-        worst["criterion"],
-        "drop",
-    )
-    return [(worst["item"], worst["statistic"])]
-
-
-def _item_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
-    if rules.alpha_fit == 0:
-        return None
-    if int(data.observed.all(axis=1).sum()) < 2:  # S-X2 needs complete rows
-        return None
     table = s_x2(bank, data, min_expected=rules.min_expected)
     table = table[table["p_holm"] < rules.alpha_fit]
     if not len(table):
-        return None
+        return []
     excess = _excess(table["s_x2"], table["df"])
     position = _worst_position(table["p_holm"], excess, table.index.astype(str), last=True)
     row = table.iloc[position]
-    return {
-        "item": str(table.index[position]),
-        "statistic": "S-X2",
-        "value": row["s_x2"],
-        "df": row["df"],
-        "p": row["p_holm"],
-        "excess": excess[position],
-        "criterion": f"Holm p < {rules.alpha_fit:g}",
-    }
+    tested = {"value": row["s_x2"], "df": float(row["df"]), "p": row["p_holm"]}
+    text = f"Holm p < {rules.alpha_fit:g}"
+    cells = {"item": str(table.index[position]), "statistic": "S-X2", "criterion": text, **tested}
+    return [(cells, excess[position])]
 
 
-def _pair_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
+def _pair_violation(bank: ItemBank, data: Responses, rules: Rules) -> list[_Violation]:
     if rules.alpha_dependence == 0:
-        return None
+        return []
     pairs = ld_statistics(bank, data).to_frame()
     strong = pairs["v"].abs() >= rules.least_dependence
     pairs = pairs[(pairs["p_holm"] < rules.alpha_dependence) & strong]
     if not len(pairs):
-        return None
+        return []
     excess = _excess(pairs["x2"], pairs["df"])
     ids = np.sort(pairs[["item_1", "item_2"]].astype(str).to_numpy(str), axis=1)
     position = _worst_position(pairs["p_holm"], excess, ["\0".join(pair) for pair in ids])
@@ -444,15 +393,10 @@ def _pair_violation(bank: ItemBank, data, rules: Rules) -> dict | None:
     tied = abs(shares[first] - shares[second]) < TIE
     item = second if tied or shares[second] < shares[first] else first
     other = first if item == second else second
-    return {
-        "item": item,
-        "statistic": f"LD-X2 with {other}",
-        "value": row["x2"],
-        "df": row["df"],
-        "p": row["p_holm"],
-        "excess": float(excess[position]),
-        "criterion": f"Holm p < {rules.alpha_dependence:g}; lower communality of the two",
-    }
+    tested = {"value": row["x2"], "df": float(row["df"]), "p": row["p_holm"]}
+    text = f"Holm p < {rules.alpha_dependence:g}; lower communality of the two"
+    cells = {"item": item, "statistic": f"LD-X2 with {other}", "criterion": text, **tested}
+    return [(cells, excess[position])]
 
 
 def _worst_position(p: pd.Series, excess: FloatArray, names: Any, last: bool = False) -> int:

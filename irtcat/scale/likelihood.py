@@ -106,14 +106,7 @@ class Likelihood:
         share = np.where(c > 0, (1 - c) * s / p, 1.0)
         by_c = np.where(guessing, q / p, 0.0)
         wrong_c = np.broadcast_to(np.where(guessing, -1 / (1 - c), 0.0), z.shape)
-        return _LikelihoodTerms(
-            log_p=log_p,
-            log_q=log_q + np.log1p(-c),
-            right=share * q,
-            wrong=-s,
-            right_c=by_c,
-            wrong_c=wrong_c,
-        )
+        return _LikelihoodTerms(log_p, log_q + np.log1p(-c), share * q, -s, by_c, wrong_c=wrong_c)
 
     def _posterior(self, terms: _LikelihoodTerms, block: slice) -> tuple[FloatArray, FloatArray]:
         """Weights of the nodes, and the marginal log-likelihood of each row."""
@@ -158,12 +151,10 @@ class Likelihood:
         """Cross-products of the subjects' scores by parameters ``columns`` of items ``rows``."""
         terms = self._terms(params, guessing)
         nodes = self.nodes[:, None]
-        right = np.stack([terms.right * nodes, terms.right, terms.right_c], axis=2)[
-            :, rows, columns
-        ]
-        wrong = np.stack([terms.wrong * nodes, terms.wrong, terms.wrong_c], axis=2)[
-            :, rows, columns
-        ]
+        right, wrong = (
+            np.stack([by_z * nodes, by_z, by_c], axis=2)[:, rows, columns]
+            for by_z, by_c in ((terms.right, terms.right_c), (terms.wrong, terms.wrong_c))
+        )
         total = np.zeros((len(rows), len(rows)))
         for block in self._blocks():
             post, _ = self._posterior(terms, block)

@@ -1,21 +1,82 @@
-"""The results of the pipeline: scales, each with its bank and tables."""
+"""The results of the pipeline: scales with their banks and tables, thresholds, and decisions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.checks import argument_error, check_choice, check_count, check_positive
 from irtcat._files.csv import write_csv
 from irtcat._files.folders import MANIFEST, OutputFolder
 from irtcat._files.writing import replacing
 from irtcat.bank import ItemBank
 from irtcat.diagnose import ModelFit
 from irtcat.responses import Responses
-from irtcat.scale.rules import Rules
 from irtcat.scoring import Ability, score
+
+TWO_FACTORS = ("flag", "refuse", "skip")
+CRITERIA = ("aic", "bic", "sabic", "caic")
+SHARES = (
+    "alpha_guessing",
+    "alpha_fit",
+    "alpha_dependence",
+    "least_communality",
+    "least_dependence",
+    "least_share",
+)
+COLUMNS = ["scale", "round", "item", "statistic", "value", "df", "p", "criterion", "action"]
+EMPTY = {"scale": "", "round": 0, "item": "", "df": np.nan, "p": np.nan, "criterion": ""}
+"""Cells of a decision that are left out."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The thresholds of `build`; see there."""
+
+    alpha_guessing: float = 0.05
+    alpha_fit: float = 0.05
+    alpha_dependence: float = 0.05
+    least_communality: float = 0.15
+    least_dependence: float = 0.0
+    least_share: float = 0.5
+    least_items: int = 4
+    min_expected: float = 1.0
+    two_factors: str = "flag"
+    criterion: str = "bic"
+    max_rounds: int = 200
+
+    def __post_init__(self) -> None:
+        for name in SHARES:
+            value = getattr(self, name)
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (number and 0 <= value < 1):
+                raise argument_error(name, "at least 0 and below 1", value)
+        check_count("least_items", self.least_items, 3)
+        check_count("max_rounds", self.max_rounds, 1)
+        check_positive("min_expected", self.min_expected)
+        check_choice("two_factors", self.two_factors, TWO_FACTORS)
+        check_choice("criterion", self.criterion, CRITERIA)
+
+
+class Decisions:
+    """The decisions so far, one row each."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, action: str, statistic: str, value: float = np.nan, **others: Any) -> None:
+        """Record a decision; others are the cells of further columns, which have defaults."""
+        found = {"action": action, "statistic": statistic, "value": float(value)}
+        self._rows.append({**EMPTY, **found, **others})
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per decision, in order."""
+        return pd.DataFrame(self._rows, columns=COLUMNS)
+
 
 MAX_NAME = 60
 """Characters of a scale's name in file names; file systems limit their length."""
@@ -149,10 +210,9 @@ class Scales:
             "items": self.items().reset_index(),
             "scales": self.to_frame().reset_index(),
         }
-        if self.eigenvalues is not None:
-            tables["eigenvalues"] = self.eigenvalues.reset_index()
-        if self.loadings is not None:
-            tables["loadings"] = self.loadings.reset_index()
+        for name, table in (("eigenvalues", self.eigenvalues), ("loadings", self.loadings)):
+            if table is not None:
+                tables[name] = table.reset_index()
         if len(self.left_out):
             tables["left_out"] = self.left_out
         banks: dict[str, ItemBank] = {}
@@ -178,11 +238,8 @@ class Scales:
         return [out.path / name for name in (MANIFEST, *names, "report.md")]
 
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{name}: {len(scale.retained)} of {len(scale.items)}"
-            for name, scale in self.scales.items()
-        )
-        return f"Scales({counts})"
+        counts = [f"{n}: {len(s.retained)} of {len(s.items)}" for n, s in self.scales.items()]
+        return f"Scales({', '.join(counts)})"
 
 
 def file_name(name: str) -> str:
@@ -245,10 +302,8 @@ def _as_markdown(scales: Scales) -> str:
     lines = ["# Evaluation scales", ""]
     items = sum(len(scale.items) for scale in scales.scales.values())
     kept = sum(len(scale.retained) for scale in scales.scales.values())
-    lines += [
-        f"{kept} of {items} items were retained, on the answers of {scales.n_subjects} subjects.",
-        "",
-    ]
+    subjects = f"on the answers of {scales.n_subjects} subjects"
+    lines += [f"{kept} of {items} items were retained, {subjects}.", ""]
     lines += [*_left_out(scales), *_unused_items(scales), _factor_text(scales), ""]
     table = scales.to_frame().reset_index()
     columns = ["scale", "items", "retained", "with_guessing", "a_min", "a_max", "b_min", "b_max"]
@@ -272,9 +327,8 @@ def _left_out(scales: Scales) -> list[str]:
 
 def _unused_items(scales: Scales) -> list[str]:
     """Items left out of all scales."""
-    dropped = scales.decisions[
-        (scales.decisions["scale"] == "") & (scales.decisions["action"] == "drop")
-    ]
+    decisions = scales.decisions
+    dropped = decisions[(decisions["scale"] == "") & (decisions["action"] == "drop")]
     if not len(dropped):
         return []
     table = dropped[["item", "statistic", "criterion"]]
@@ -313,29 +367,15 @@ def _scale_section(scales: Scales, scale: Scale) -> list[str]:
         return lines
     lines += ["Retained:", ""]
     kept = scale.items[scale.items["status"] == "retained"].reset_index()
-    columns = [
-        "item",
-        "model",
-        "proportion_correct",
-        "a",
-        "b",
-        "c",
-        "communality",
-        "s_x2",
-        "df",
-        "p",
-    ]
+    columns = ["item", "model", "proportion_correct", "a", "b", "c"]
+    columns += ["communality", "s_x2", "df", "p"]
     lines += [*markdown(kept[[c for c in columns if c in kept]]), ""]
     if scale.fit is not None:
         lines += [f"Overall fit: {scale.fit}.", ""]
     values = ", ".join(f"{name} {value:.3f}" for name, value in scale.reliability.items())
     best = scale.information.sort_values("information").iloc[-1]
-    lines += [
-        f"Reliability: {values}. Most information at ability {best['theta']:.2f} "
-        f"(standard error {best['se']:.2f}).",
-        "",
-    ]
-    return lines
+    text = f"Most information at ability {best['theta']:.2f} (standard error {best['se']:.2f})."
+    return [*lines, f"Reliability: {values}. {text}", ""]
 
 
 def markdown(table: pd.DataFrame) -> list[str]:

@@ -80,20 +80,14 @@ def apply(
         ability = score(part.bank, taken, method, level=level, mismatch=mismatch).to_frame()
         columns = ["theta", "se", "lower", "upper", "percentile"]
         table = ability[[column for column in columns if column in ability]].copy()
-        for suffix, items in (
-            ("", part.bank.item_ids.astype(str).tolist()),
-            ("_all", part.eligible),
-        ):
+        own = part.bank.item_ids.astype(str).tolist()
+        for suffix, items in (("", own), ("_all", part.eligible)):
             table["accuracy" + suffix], table["n" + suffix] = _accuracy(taken, items)
         parts[name] = table[table["n"] > 0]
     if not parts:
+        must = f"answers to items of the scales ({names[:3]} ...)"
         advice = "The ids of items are those of the responses that the scales were built from."
-        raise argument_error(
-            "responses",
-            f"answers to items of the scales ({names[:3]} ...)",
-            taken.item_ids.tolist(),
-            advice,
-        )
+        raise argument_error("responses", must, taken.item_ids.tolist(), advice)
     joined = pd.concat(parts, names=["scale"]).swaplevel()
     order = joined.index.get_level_values(0).map({s: k for k, s in enumerate(taken.subject_ids)})
     return joined.iloc[np.argsort(order, kind="stable")].rename_axis(["subject", "scale"])

@@ -1,5 +1,7 @@
 """The tables of a finished scale: items, information, reliability, curves, abilities."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -27,17 +29,13 @@ CURVE_POINTS = 25
 
 def on_scale(calibrator: Calibrator, bank: ItemBank, removed: list[str]) -> ItemBank | None:
     """Removed items calibrated on the finished scale; None if that fails or there are none."""
-    usable = [name for name in removed if np.ptp(_answers(calibrator.responses, name)) > 0]
+    answers = pd.DataFrame(calibrator.responses.to_numpy(), columns=calibrator.item_ids)
+    spread = answers.max() - answers.min()
+    usable = [name for name in removed if spread[name] > 0]
     try:
         return calibrator.on_scale(bank, usable) if usable else None
     except InputError:
         return None
-
-
-def _answers(responses: Responses, name: str) -> np.ndarray:
-    values = responses.subset(items=[name]).to_numpy().ravel()
-    values = values[~np.isnan(values)]
-    return values if len(values) else np.zeros(1)
 
 
 def items(
@@ -56,10 +54,7 @@ def items(
     table["reason"] = [reasons[name][1] if name in reasons else "" for name in names]
     x = responses.to_numpy() / max(responses.n_categories - 1, 1)
     table["n"] = (~np.isnan(x)).sum(axis=0)
-    total = np.nansum(x, axis=0)
-    table["proportion_correct"] = np.divide(
-        total, table["n"], out=np.full(len(names), np.nan), where=table["n"].to_numpy() > 0
-    )
+    table["proportion_correct"] = np.nansum(x, axis=0) / table["n"].where(table["n"] > 0)
     if bank is not None:
         frame = _add_parameters(table, bank)
         ids = frame.index.astype(str)
@@ -142,12 +137,9 @@ def curves(
 ) -> pd.DataFrame:
     """Empirical curves (splines) of retained and removed items, with those of the model."""
     tables = []
+    options: dict[str, Any] = {"smoother": "spline", "n_points": CURVE_POINTS, "abilities": theta}
     for items_, status in ((bank, "retained"), (removed, "removed")):
-        if items_ is None:
-            continue
-        data = responses.subset(items=[str(name) for name in items_.item_ids])
-        table = empirical_curves(
-            items_, data, smoother="spline", n_points=CURVE_POINTS, abilities=theta
-        )
-        tables.append(table.assign(status=status))
+        if items_ is not None:
+            data = responses.subset(items=[str(name) for name in items_.item_ids])
+            tables.append(empirical_curves(items_, data, **options).assign(status=status))
     return pd.concat(tables, ignore_index=True)

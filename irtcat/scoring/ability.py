@@ -11,6 +11,10 @@ from irtcat._common.notebook import card
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import numbered
 
+COLUMNS = ("theta", "se", "lower", "upper", "percentile", "n_items", "flag")
+PER_SUBJECT = ("subject_ids", *COLUMNS, "at_bound")
+"""Attributes that are one value, or vector, of each subject."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ability:
@@ -73,7 +77,7 @@ class Ability:
         """
         index = pd.Index(self.subject_ids, dtype=object, name="subject")
         columns: dict[str, np.ndarray] = {}
-        for name in ("theta", "se", "lower", "upper", "percentile", "n_items", "flag"):
+        for name in COLUMNS:
             columns |= numbered(name, getattr(self, name))
         return pd.DataFrame(columns, index=index)
 
@@ -90,18 +94,5 @@ def joined_abilities(parts: Sequence[Ability], rows: Sequence[IntArray]) -> Abil
             return None  # posteriors on grids of several sizes
         return np.concatenate(values)[order]
 
-    names = (
-        "subject_ids",
-        "theta",
-        "se",
-        "lower",
-        "upper",
-        "percentile",
-        "n_items",
-        "flag",
-        "nodes",
-        "weights",
-        "covariance",
-        "at_bound",
-    )
+    names = (*PER_SUBJECT, "nodes", "weights", "covariance")
     return replace(first, **{name: column(name) for name in names})

@@ -1,6 +1,7 @@
 """The estimators of one ability: a row each."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,9 @@ class AbilityEstimate(NamedTuple):
     flag: np.ndarray
     post: Posterior | None = None
     at_bound: BoolArray | None = None
+    covariance: FloatArray | None = None
+    note: str = ""
+    """What to know of it under a mixture of populations."""
 
 
 def bank_posterior(task: ScoringTask) -> Posterior:
@@ -89,15 +93,10 @@ def _density_posterior(task: ScoringTask, population: Population) -> Posterior:
     weights /= total
     mean = weights @ nodes
     sd = np.sqrt(np.maximum(weights @ nodes**2 - mean**2, 0.0))
-    return Posterior(
-        nodes=np.broadcast_to(nodes, weights.shape),
-        weights=weights,
-        log_z=(top + np.log(total))[:, 0],
-        mean=mean,
-        sd=sd,
-        beyond=np.zeros(len(mean), bool),
-        coarse=sd < np.diff(nodes).max(),
-    )
+    log_z, beyond = (top + np.log(total))[:, 0], np.zeros(len(mean), bool)
+    coarse = sd < np.diff(nodes).max()
+    nodes = np.broadcast_to(nodes, weights.shape)
+    return Posterior(nodes, weights, log_z, mean, sd, beyond=beyond, coarse=coarse)
 
 
 def _eap(task: ScoringTask) -> AbilityEstimate:
@@ -106,20 +105,13 @@ def _eap(task: ScoringTask) -> AbilityEstimate:
     tail = (1 - task.level) / 2
     lower, upper = quantile(post, tail), quantile(post, 1 - tail)
     flags = _grid_flags(post.beyond, post.coarse)
-    return AbilityEstimate(
-        theta=post.mean, se=post.sd, lower=lower, upper=upper, flag=flags, post=post
-    )
+    return AbilityEstimate(post.mean, post.sd, lower, upper, flags, post=post)
 
 
 def _grid_flags(beyond: BoolArray, coarse: BoolArray) -> np.ndarray:
     """Flags of posteriors beyond the range or resolution of all grids."""
-    flags = _no_flags(len(beyond))
-    flags[coarse], flags[beyond] = "posterior narrower than the grid", "posterior beyond the grid"
-    return flags
-
-
-def _no_flags(n: int) -> np.ndarray:
-    return np.full(n, "", dtype=object)
+    texts = ["posterior beyond the grid", "posterior narrower than the grid"]
+    return np.select([beyond, coarse], texts, "").astype(object)
 
 
 def _point(task: ScoringTask, kind: str) -> AbilityEstimate:
@@ -141,7 +133,7 @@ def _point(task: ScoringTask, kind: str) -> AbilityEstimate:
     with np.errstate(divide="ignore"):
         se = np.where(information > 0, 1 / np.sqrt(np.maximum(information, 0)), np.inf)
     low, high = task.theta_bounds
-    theta, flags = out.theta, _no_flags(len(se))
+    theta = out.theta
     at_low, at_high = theta <= low, theta >= high
     flat = ~at_low & ~at_high & (np.isinf(se) | (out.tied & (se > high - low)))
     by_fall = at_low | at_high | flat
@@ -149,17 +141,10 @@ def _point(task: ScoringTask, kind: str) -> AbilityEstimate:
     open_high = at_high | out.flat | (out.upper >= high)
     lower = np.where(by_fall, np.where(open_low, -np.inf, out.lower), theta - z * se)
     upper = np.where(by_fall, np.where(open_high, np.inf, out.upper), theta + z * se)
-    flags[at_low], flags[at_high] = "at the lower bound", "at the upper bound"
-    flags[flat] = "flat likelihood"
     se = np.where(by_fall, np.inf, se)
-    return AbilityEstimate(
-        theta=theta, se=se, lower=lower, upper=upper, flag=flags, at_bound=at_low | at_high
-    )
-
-
-def _map(task: ScoringTask) -> AbilityEstimate:
-    """Posterior mode; SE from the curvature of the log-posterior."""
-    return _point(task, "map")
+    texts = ["flat likelihood", "at the upper bound", "at the lower bound"]
+    flags = np.select([flat, at_high, at_low], texts, "").astype(object)
+    return AbilityEstimate(theta, se, lower, upper, flags, at_bound=at_low | at_high)
 
 
 def _likelihood_only(task: ScoringTask, kind: str) -> AbilityEstimate:
@@ -170,16 +155,6 @@ def _likelihood_only(task: ScoringTask, kind: str) -> AbilityEstimate:
     columns = zip(values, estimate[:4], strict=True)
     theta, se, lower, upper = (np.where(none, value, column) for value, column in columns)
     return estimate._replace(theta=theta, se=se, lower=lower, upper=upper)
-
-
-def _ml(task: ScoringTask) -> AbilityEstimate:
-    """Maximum likelihood within the bounds."""
-    return _likelihood_only(task, "ml")
-
-
-def _wle(task: ScoringTask) -> AbilityEstimate:
-    """Warm's weighted likelihood estimate within the bounds."""
-    return _likelihood_only(task, "wle")
 
 
 def _eapsum(task: ScoringTask) -> AbilityEstimate:
@@ -201,10 +176,8 @@ def _eapsum(task: ScoringTask) -> AbilityEstimate:
         else:
             population = task.bank.population
             lower, upper = _interval(population, task.level)
-            ends: dict[str, Any] = {"theta": population.mean, "se": population.sd}
-            ends |= {"lower": lower, "upper": upper}
-            ends |= {"beyond": False, "coarse": False}
-            table = {name: np.array([value]) for name, value in ends.items()}
+            ends = (population.mean, population.sd, lower, upper, False, False)
+            table = {name: np.array([end]) for name, end in zip(columns, ends, strict=True)}
         for name, column in columns.items():
             column[rows] = table[name][points[rows]]
     flags = _grid_flags(columns.pop("beyond"), columns.pop("coarse"))
@@ -225,9 +198,9 @@ def _interval(population: Population, level: float) -> tuple[float, float]:
 
 METHODS: dict[str, Callable[[ScoringTask], AbilityEstimate]] = {
     "eap": _eap,
-    "map": _map,
-    "ml": _ml,
-    "wle": _wle,
+    "map": partial(_point, kind="map"),  # SE from the curvature of the log-posterior
+    "ml": partial(_likelihood_only, kind="ml"),
+    "wle": partial(_likelihood_only, kind="wle"),  # Warm's
     "eapsum": _eapsum,
 }
 """Ability estimators by name; to add one, add a row."""

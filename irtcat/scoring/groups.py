@@ -53,11 +53,9 @@ def subject_labels(responses: Responses, groups: Any, name: str = "groups") -> p
         if isinstance(groups, np.ndarray) and groups.dtype.kind == "U":
             labels = labels.mask(labels == "nan")
         if len(labels) != responses.n_subjects:
-            raise argument_error(
-                name,
-                f"a column of responses.subjects or {responses.n_subjects} labels",
-                f"{len(labels)} labels" if np.ndim(groups) == 1 else groups,
-            )
+            must = f"a column of responses.subjects or {responses.n_subjects} labels"
+            got = f"{len(labels)} labels" if np.ndim(groups) == 1 else groups
+            raise argument_error(name, must, got)
     if labels.isna().any():
         who = responses.subject_ids[int(labels.isna().to_numpy().argmax())]
         raise argument_error(name, "a label for every subject", f"none for {str(who)!r}")
@@ -125,9 +123,8 @@ def with_versions(bank: ItemBank, responses: Responses, labels: np.ndarray) -> R
 
 def refuse_versions(bank: ItemBank, responses: Responses) -> None:
     """Raise where items differ between groups, and the subjects' groups are not known."""
-    if VERSION_OF not in bank.statistics:
-        return
-    if set(bank.item_ids) <= set(map(str, responses.item_ids)):
+    has_all = set(bank.item_ids) <= set(map(str, responses.item_ids))
+    if VERSION_OF not in bank.statistics or has_all:
         return
     differ = bank.statistics[VERSION_OF][bank.statistics[VERSION_GROUP].astype(str) != ""]
     must = f"given for a bank whose items {shorten(sorted(set(differ)))} differ between groups"

@@ -144,6 +144,7 @@ def _estimate(
 ) -> PointEstimate:
     """Estimates of all rows, block by block."""
     dtype, weighted = bounds.dtype, kind == "wle"
+    settled = SETTLED * jnp.finfo(dtype).eps
     grid = jnp.linspace(bounds[0], bounds[1], n_cells + 1)
     step = grid[1] - grid[0]
 
@@ -164,7 +165,7 @@ def _estimate(
         """Derivative of the objective of one row, by the items' terms at the ability."""
         _, slope, info, warm = terms
         score = (shares * slope).sum()
-        if kind == "wle":
+        if weighted:
             return score + bias_slope((answered * warm).sum(), (answered * info).sum())
         return score + prior_slope(theta) if kind == "map" else score
 
@@ -228,27 +229,17 @@ def _estimate(
 
         def goes_on(state: tuple[Array, ...]) -> Array:
             number, new, _, _, theta, _ = state
-            moves = jnp.abs(new - theta) > SETTLED * jnp.finfo(dtype).eps * (1 + jnp.abs(theta))
+            moves = jnp.abs(new - theta) > settled * (1 + jnp.abs(theta))
             return (number == 0) | ((number <= n_steps) & moves.any())
 
         # The last step evaluates the estimate.
         begin: Any = (jnp.int32(0), start, low, high, start, start)
         theta, information = jax.lax.while_loop(goes_on, polish, begin)[4:]
         # As near a bound as estimates settle is at it.
-        near = jnp.abs(theta[:, None] - ends) <= SETTLED * jnp.finfo(dtype).eps * (
-            1 + jnp.abs(ends)
-        )
+        near = jnp.abs(theta[:, None] - ends) <= settled * (1 + jnp.abs(ends))
         theta = jnp.where(near[:, 0], ends[0], jnp.where(near[:, 1], ends[1], theta))
-        fisher = jax.vmap(expected)(theta, answered)
-        return PointEstimate(
-            theta=theta,
-            information=information,
-            expected=fisher,
-            lower=grid[at_least],
-            upper=grid[at_most],
-            tied=tied,
-            flat=flat,
-        )
+        fisher, lower, upper = jax.vmap(expected)(theta, answered), grid[at_least], grid[at_most]
+        return PointEstimate(theta, information, fisher, lower, upper, tied=tied, flat=flat)
 
     out = jax.lax.map(block, rows)
     return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)

@@ -169,11 +169,9 @@ def _posterior(
     left = -jnp.asarray(LIMIT, like.dtype)
 
     def block(rows: Array) -> Posterior:
-        safe = jnp.minimum(rows, x.shape[0] - 1)
-        statistics, mask = model.sufficient_statistics(
-            x[safe], curves.contrast.shape[0], has_missing, like.dtype
-        )
-        log_lik = log_likelihood(statistics, mask, curves)
+        safe, n_contrasts = jnp.minimum(rows, x.shape[0] - 1), curves.contrast.shape[0]
+        parts = model.sufficient_statistics(x[safe], n_contrasts, has_missing, like.dtype)
+        log_lik = log_likelihood(*parts, curves)
         row_prior = prior_of(prior, safe)
         narrow = place_locally(log_lik, left, rounds=3, prior=row_prior)
         *wide, is_wide = _support(log_lik, nodes, row_prior)
@@ -182,15 +180,8 @@ def _posterior(
         theta, weights, log_z, *_ = integrate_locally(log_lik, left, mean, sd, points, row_prior)
         beyond = _is_cut_off(log_lik + row_prior.log_density(nodes))
         coarse = jnp.zeros_like(beyond)
-        mean, sd = _moments(theta, weights)
         return Posterior(
-            nodes=theta,
-            weights=weights,
-            log_z=log_z,
-            mean=mean,
-            sd=sd,
-            beyond=beyond,
-            coarse=coarse,
+            theta, weights, log_z, *_moments(theta, weights), beyond=beyond, coarse=coarse
         )
 
     out = jax.lax.map(block, rows)
@@ -212,10 +203,9 @@ def _log_likelihood_in_parts(
     def of_part(part: tuple[ItemModel, Array]) -> Array:
         items, answers = part
         curves = item_curves(items, nodes)
-        statistics, mask = items.sufficient_statistics(
-            answers.T, curves.contrast.shape[0], has_missing, nodes.dtype
-        )
-        return log_likelihood(statistics, mask, curves)
+        n_contrasts = curves.contrast.shape[0]
+        found = items.sufficient_statistics(answers.T, n_contrasts, has_missing, nodes.dtype)
+        return log_likelihood(*found, curves)
 
     parts, size = (model, x.T), max(1, CURVE_CELLS // len(nodes))
     n = x.shape[1] // size * size
@@ -265,15 +255,8 @@ def _summed(
         weights = jnp.zeros((len(fine), len(few)), nodes.dtype)
         weights = weights.at[row, first].add(fine - upper).at[row, first + 1].add(upper)
         theta = low + (high - low) * few
-        return Posterior(
-            nodes=theta,
-            weights=weights,
-            log_z=log_z,
-            mean=mean,
-            sd=sd,
-            beyond=_is_cut_off(log_post),
-            coarse=sd < least_sd,
-        )
+        beyond, coarse = _is_cut_off(log_post), sd < least_sd
+        return Posterior(theta, weights, log_z, mean, sd, beyond=beyond, coarse=coarse)
 
     out = jax.lax.map(block, rows)
     return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
@@ -343,15 +326,8 @@ def posterior(
         rows[: len(which)] = which  # few distinct lengths, so that compiled programs are reused
         width = max(min(n_items, CURVE_CELLS // n_cells), n_cells)
         blocks = rows[row_blocks(len(rows) - 1, width, dtype.itemsize)]
-        out = _summed(
-            items,
-            answers,
-            jax.device_put(blocks),
-            has_missing=has_missing,
-            nodes=nodes,
-            least_sd=least,
-            prior=priors,
-        )
+        grid = {"nodes": nodes, "least_sd": least, "prior": priors}
+        out = _summed(items, answers, jax.device_put(blocks), has_missing=has_missing, **grid)
         result = Posterior(*(np.array(array)[: len(which)] for array in out))
         more = min(2 * n_cells, MOST_CELLS)
         for unresolved, next_limit in (

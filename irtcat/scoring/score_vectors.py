@@ -1,5 +1,6 @@
 """Scores on multidimensional banks: posterior means and modes as vectors."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
+from irtcat.bank.needs import row_for
 from irtcat.bank.population import NORMAL_MIXTURE
 from irtcat.latent import (
     ResponseRows,
@@ -28,8 +30,7 @@ from irtcat.latent import (
 )
 from irtcat.models import ItemModel, measured, restricted, steepest_slopes
 from irtcat.responses import Responses
-from irtcat.scoring.ability import Ability
-from irtcat.scoring.groups import mixture_note
+from irtcat.scoring.estimators import METHODS, AbilityEstimate, ScoringTask
 
 MULTI_METHODS = ("eap", "map")
 
@@ -135,35 +136,27 @@ def _map(bank: ItemBank, responses: Responses, dtype_name: str) -> VectorPosteri
     return VectorPosterior(centre + mode @ root.T, root @ covariance @ root.T, nothing)
 
 
-def score_multidimensional(
-    bank: ItemBank, responses: Responses, method: str, level: float, dtype_name: str
-) -> Ability:
-    """Abilities on a multidimensional bank (see `score`)."""
+def ability_estimate(task: ScoringTask, method: str) -> AbilityEstimate:
+    """Abilities on any bank, by a method (see `score`)."""
+    return row_for(task.bank.model, ESTIMATORS)(task, method)
+
+
+def _vector_estimate(task: ScoringTask, method: str) -> AbilityEstimate:
+    """Abilities on a multidimensional bank."""
     if method not in MULTI_METHODS:
-        raise argument_error(
-            "method", f"eap or map for a bank of {bank.model.dims} abilities", method
-        )
+        must = f"eap or map for a bank of {task.bank.model.dims} abilities"
+        raise argument_error("method", must, method)
     estimator = vector_posterior if method == "eap" else _map
-    estimate = estimator(bank, responses, dtype_name)
-    theta = estimate.mean
-    se = np.sqrt(np.einsum("idd->id", estimate.covariance))
-    half = ndtri(0.5 + level / 2) * se
-    n_items = responses.observed.sum(axis=1)
-    note = mixture_note(bank)
-    if note and method == "map":
-        note += f"; {NORMAL_MIXTURE}"
-    flags = np.where(n_items == 0, "no responses", np.full(len(theta), "", dtype=object))
-    return Ability(
-        subject_ids=responses.subject_ids,
-        theta=theta,
-        se=se,
-        lower=theta - half,
-        upper=theta + half,
-        percentile=bank.population.percentile(theta),
-        n_items=n_items,
-        flag=flags,
-        method=method,
-        level=level,
-        covariance=estimate.covariance,
-        note=note,
-    )
+    theta, covariance, _ = estimator(task.bank, task.responses, task.dtype)
+    se = np.sqrt(np.einsum("idd->id", covariance))
+    half = ndtri(0.5 + task.level / 2) * se
+    flags, note = np.full(len(theta), "", dtype=object), NORMAL_MIXTURE if method == "map" else ""
+    ends = theta - half, theta + half
+    return AbilityEstimate(theta, se, *ends, flags, covariance=covariance, note=note)
+
+
+ESTIMATORS: dict[str, Callable[[ScoringTask, str], AbilityEstimate]] = {
+    "one ability": lambda task, method: METHODS[method](task),
+    "several abilities": _vector_estimate,
+}
+"""How abilities are estimated, by what it needs of the bank."""

@@ -13,16 +13,15 @@ from irtcat._common.checks import argument_error, brief, check_choice, check_int
 from irtcat._common.precision import choose_precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat.bank import BankLike, ItemBank, as_bank, check_needs
-from irtcat.bank.needs import row_for
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.io.source import ResponseSource, chunks
 from irtcat.models import item_categories
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.scoring.ability import Ability, joined_abilities
+from irtcat.scoring.ability import PER_SUBJECT, Ability, joined_abilities
 from irtcat.scoring.estimators import METHODS, ScoringTask
 from irtcat.scoring.groups import members_of_groups, mixture_note, refuse_versions, subject_priors
-from irtcat.scoring.score_vectors import score_multidimensional
+from irtcat.scoring.score_vectors import ability_estimate
 
 
 def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
@@ -35,11 +34,9 @@ def match(bank: ItemBank, responses: Responses) -> tuple[ItemBank, Responses]:
     """
     shared = pd.Index(bank.item_ids).isin(pd.Index(responses.item_ids))
     if not shared.any():
+        advice = f"The bank's items are {bank.item_ids[:3].tolist()} ..."
         raise argument_error(
-            "responses",
-            "answers to items of the bank",
-            responses.item_ids,
-            f"The bank's items are {bank.item_ids[:3].tolist()} ...",
+            "responses", "answers to items of the bank", responses.item_ids, advice
         )
     bank = (bank if shared.all() else bank.subset(shared)).expected_curves()
     if not np.array_equal(bank.item_ids, np.asarray(responses.item_ids, dtype=str)):
@@ -56,11 +53,10 @@ def _in_codes_of(bank: ItemBank, responses: Responses) -> Responses:
     )
     if right_wrong or responses.is_fractional:
         if responses.n_categories != n_categories:
-            raise argument_error(
-                "responses",
-                f"of {n_categories} categories, as a {bank.model.key} bank needs",
-                "fractions" if responses.is_fractional else f"{responses.n_categories} categories",
-            )
+            must = f"of {n_categories} categories, as a {bank.model.key} bank needs"
+            have = f"{responses.n_categories} categories"
+            got = "fractions" if responses.is_fractional else have
+            raise argument_error("responses", must, got)
         return responses
     codes = bank.codes
     if not codes:
@@ -96,18 +92,6 @@ CHUNK_CELLS = 2**26
 """Responses scored at a time, where they are read in passes."""
 
 UNUSED_CATEGORY = "used a category that nobody used in calibration"
-
-PER_SUBJECT = [
-    "subject_ids",
-    "theta",
-    "se",
-    "lower",
-    "upper",
-    "percentile",
-    "n_items",
-    "flag",
-    "at_bound",
-]
 
 
 def _flag_unused(flags: np.ndarray, bank: ItemBank, matched: Responses) -> np.ndarray:
@@ -223,16 +207,9 @@ def score(
         return _in_passes(bank, responses, method, level, (low, high), precision, progress)
     if groups is not None:
         members = members_of_groups(bank, responses, groups)
+        options: dict[str, Any] = {"level": level, "precision": precision, "mismatch": "accept"}
         parts = [
-            score(
-                part.bank,
-                part.responses,
-                method,
-                level=level,
-                theta_bounds=theta_bounds,
-                precision=precision,
-                mismatch="accept",
-            )
+            score(part.bank, part.responses, method, theta_bounds=(low, high), **options)
             for part in members
         ]
         return joined_abilities(parts, [part.rows for part in members])
@@ -241,44 +218,35 @@ def score(
     dtype = choose_precision(precision, matched.values.size)
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)
     task = ScoringTask(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
-    return row_for(bank.model, SCORERS)(task, method)
+    return _abilities(task, method)
 
 
 def _abilities(task: ScoringTask, method: str) -> Ability:
     """The abilities of an estimator, with flags and percentiles."""
-    bank, matched, estimate = task.bank, task.responses, METHODS[method](task)
+    bank, matched, estimate = task.bank, task.responses, ability_estimate(task, method)
     n_items = matched.observed.sum(axis=1)
     flags = np.where(n_items == 0, "no responses", estimate.flag)
-    flags = _flag_unused(flags, bank, matched)
-    percentile = bank.population.percentile(estimate.theta)
     post = estimate.post
+    note = mixture_note(bank) if task.prior is None else ""
+    if note and estimate.note:
+        note += f"; {estimate.note}"
     return Ability(
         subject_ids=matched.subject_ids,
         theta=estimate.theta,
         se=estimate.se,
         lower=estimate.lower,
         upper=estimate.upper,
-        percentile=percentile,
+        percentile=bank.population.percentile(estimate.theta),
         n_items=n_items,
-        flag=flags,
+        flag=_flag_unused(flags, bank, matched),
         method=method,
         level=task.level,
         nodes=None if post is None else post.nodes,
         weights=None if post is None else post.weights,
+        covariance=estimate.covariance,
         at_bound=None if estimate.at_bound is None else estimate.at_bound & (n_items > 0),
-        note=mixture_note(bank) if task.prior is None else "",
+        note=note,
     )
-
-
-def _ability_vectors(task: ScoringTask, method: str) -> Ability:
-    """The abilities on a multidimensional bank, with flags."""
-    bank, matched = task.bank, task.responses
-    abilities = score_multidimensional(bank, matched, method, task.level, task.dtype)
-    return replace(abilities, flag=_flag_unused(abilities.flag, bank, matched))
-
-
-SCORERS = {"one ability": _abilities, "several abilities": _ability_vectors}
-"""How subjects are scored, by what it needs of the bank."""
 
 
 def _in_passes(
@@ -295,13 +263,13 @@ def _in_passes(
     dtype = choose_precision(precision, source.n_subjects * source.n_items)
     items, scored_blocks = np.asarray(source.item_ids, dtype=object), []
     begin = Steps(progress, -(-source.n_subjects // rows))
+    known = bank.codes if len(bank.codes or ()) == source.n_categories else None
+    codes = known or tuple(range(source.n_categories))  # those of the bank, from its lowest on
     for k, chunk in enumerate(chunks(source, rows)):
         begin(f"Subjects from number {k * rows + 1} of {source.n_subjects}")
         ids = source.subject_ids[k * rows : (k + 1) * rows]
         filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
         subjects = pd.DataFrame(index=pd.Index(filled, dtype=object))
-        known = bank.codes if len(bank.codes or ()) == source.n_categories else None
-        codes = known or tuple(range(source.n_categories))  # those of the bank, from its lowest on
         block = Responses(
             values=chunk,
             subject_ids=filled,

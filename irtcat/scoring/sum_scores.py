@@ -79,12 +79,8 @@ def log_score_probabilities(bank: ItemBank, theta: FloatArray, logs: bool = Fals
 def check_has_sum_scores(bank: ItemBank) -> None:
     """Raise unless the bank's responses are categories, whose codes add up to a sum score."""
     if not bank.model.has_categories:
-        raise argument_error(
-            "bank",
-            "of items with categories for sum scores",
-            bank.model.key,
-            "Use eap, map, ml or wle.",
-        )
+        must, advice = "of items with categories for sum scores", "Use eap, map, ml or wle."
+        raise argument_error("bank", must, bank.model.key, advice)
 
 
 def sum_scores(bank: ItemBank, level: float = 0.95) -> dict[str, np.ndarray]:
@@ -130,14 +126,14 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
     mean = weight @ theta
     se = np.sqrt((weight * (theta - mean[:, None]) ** 2).sum(1))
     cumulative = np.cumsum(weight, axis=1) - 0.5 * weight
-    tail = (1 - level) / 2
-    ends = [[np.interp(q, row, theta) for row in cumulative] for q in (tail, 1 - tail)]
+    tails = (1 - level) / 2, (1 + level) / 2
+    lower, upper = np.array([np.interp(tails, row, theta) for row in cumulative]).T
     least = least_sd_for(standardised(bank), step) * population.sd
     table = {
         "theta": mean,
         "se": se,
-        "lower": np.array(ends[0]),
-        "upper": np.array(ends[1]),
+        "lower": lower,
+        "upper": upper,
         "probability": np.exp(top[:, 0]) * total[:, 0],
         "beyond": np.maximum(log_joint[:, 0], log_joint[:, -1]) > top[:, 0] - CUT_OFF,
         "coarse": se < least,
@@ -186,6 +182,5 @@ def sum_score_table(bank: BankLike, level: float = 0.95) -> pd.DataFrame:
     check_has_sum_scores(bank)
     check_interval("level", level)
     scores = sum_scores(bank, level=level)
-    columns = {name: scores[name] for name in ("theta", "se", "lower", "upper", "probability")}
-    index = pd.RangeIndex(len(columns["theta"]), name="sum_score")
-    return pd.DataFrame(columns, index=index)
+    columns = ["theta", "se", "lower", "upper", "probability"]
+    return pd.DataFrame(scores)[columns].rename_axis("sum_score")

@@ -11,8 +11,8 @@ from irtcat import EM, ItemBank, Population, Responses, fit
 from irtcat._common.checks import InputError
 from irtcat.diagnose import ld_statistics, q3
 from irtcat.diagnose.chi_square import coded
+from irtcat.diagnose.dependence import _log_density_derivative, _places, pair_reference
 from irtcat.diagnose.estimated_parameters import free_of
-from irtcat.diagnose.pair_reference import _log_density_derivative, _places, pair_reference
 
 LSAT = [("lsat6", "rasch"), ("lsat6", "2pl"), ("lsat7", "1pl"), ("lsat7", "3pl")]
 

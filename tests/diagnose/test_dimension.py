@@ -14,14 +14,14 @@ from irtcat.diagnose import (
     nearest_correlation,
     parallel_analysis,
 )
-from irtcat.diagnose.dimension.factors import minres
-from irtcat.diagnose.dimension.tetrachoric import (
+from irtcat.diagnose.dimension.correlations import (
     _errors,
     _thresholds,
     correlate_tables,
     normal_pair_below,
     pair_tables,
 )
+from irtcat.diagnose.dimension.factors import minres
 from irtcat.responses.datasets import load
 
 RNG = np.random.default_rng(0)
@@ -332,7 +332,7 @@ def test_no_common_ability():
 
 
 def test_shuffles_keep_margins_and_gaps():
-    from irtcat.diagnose.dimension.dimension import _shuffled
+    from irtcat.diagnose.dimension.factors import _shuffled
 
     X = RNG.integers(0, 3, (40, 5)).astype(np.int8)
     X[RNG.random(X.shape) < 0.3] = -1

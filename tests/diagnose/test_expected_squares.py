@@ -9,7 +9,7 @@ from irtcat import ItemBank, Responses, fit, score
 from irtcat.diagnose import infit_outfit, person_fit
 from irtcat.diagnose.chi_square import coded, curves, population_nodes
 from irtcat.diagnose.estimated_parameters import free_of
-from irtcat.diagnose.expected_squares import item_nulls
+from irtcat.diagnose.residuals import item_nulls
 
 GRADED = ItemBank.from_thresholds(a=[0.8, 1.6, 1.2], b=[[-1.0, 0.5], [-0.2, np.nan], [0.3, 1.1]])
 RIGHT_WRONG = ItemBank.from_parameters(

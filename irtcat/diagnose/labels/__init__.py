@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat._common.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from irtcat.diagnose.labels.detection import LabelRanking as LabelRanking
     from irtcat.diagnose.labels.detection import rank as rank
     from irtcat.diagnose.labels.orders import ORDERS as ORDERS
     from irtcat.diagnose.labels.orders import average_precision as average_precision
@@ -12,14 +13,12 @@ if TYPE_CHECKING:
     from irtcat.diagnose.labels.orders import recall_at as recall_at
     from irtcat.diagnose.labels.plants import Planted as Planted
     from irtcat.diagnose.labels.plants import plant as plant
-    from irtcat.diagnose.labels.ranking import LabelRanking as LabelRanking
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
         {
-            "irtcat.diagnose.labels.detection": "rank",
+            "irtcat.diagnose.labels.detection": "LabelRanking rank",
             "irtcat.diagnose.labels.orders": "ORDERS average_precision precision_at recall_at",
             "irtcat.diagnose.labels.plants": "Planted plant",
-            "irtcat.diagnose.labels.ranking": "LabelRanking",
         },
     )

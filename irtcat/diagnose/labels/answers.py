@@ -12,8 +12,7 @@ from irtcat._common.precision import precision
 from irtcat._common.progress import FitProgress, Progress, part_of
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, as_bank
-from irtcat.diagnose.labels.evidence import LONG, Evidence, curves, item_evidence
-from irtcat.diagnose.labels.few_subjects import few_evidence
+from irtcat.diagnose.labels.evidence import LONG, Evidence, curves, few_evidence, item_evidence
 from irtcat.fitting import fit
 from irtcat.fitting.em.priors import FEW_RESPONSES
 from irtcat.responses import Responses

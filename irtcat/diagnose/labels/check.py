@@ -21,10 +21,9 @@ from scipy.optimize import isotonic_regression
 
 from irtcat._common.progress import Progress, Steps
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.diagnose.labels.classes import ClassModel, fit_classes
 from irtcat.diagnose.labels.orders import order_keys
 from irtcat.diagnose.labels.plants import ANSWER_KINDS, CLASS_KINDS, keyed_shares
-from irtcat.diagnose.labels.predictions import Predictions
+from irtcat.diagnose.labels.predictions import ClassModel, Predictions, fit_classes
 from irtcat.responses import Responses
 
 N_ROUNDS = 5
@@ -161,7 +160,7 @@ def check_by_planting(
         suspicion: probability that an item is bad already; such items are rarely planted.
         orders: the orders to check.
         predictions: with the model of the classes, to plant other classes; else the answers change.
-        model: see `irtcat.diagnose.labels.classes`.
+        model: see `irtcat.diagnose.labels.predictions`.
         prior: of a wrong key and of an unrelated item, in whose proportion they are planted.
         alternatives: number of answers to choose from, if known.
         seed: seed of the draws.
@@ -173,8 +172,7 @@ def check_by_planting(
     columns = _sample(rng, responses.n_items, MAX_ITEMS_OF_FEW if few else MAX_ITEMS)
     answers = responses.to_numpy()[np.ix_(rows, columns)]
     ids = responses.item_ids[columns]
-    if predictions is not None:
-        predictions = predictions.subset(rows, columns)
+    predictions = None if predictions is None else predictions.subset(rows, columns)
     begin = Steps(progress, N_ROUNDS)
     positions, kinds = [], []
     for number in range(N_ROUNDS):

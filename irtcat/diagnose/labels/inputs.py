@@ -9,10 +9,15 @@ from irtcat._common.checks import argument_error
 from irtcat._common.types import IntArray
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.diagnose.labels.check import MIN_ITEMS, Check
-from irtcat.diagnose.labels.classes import ClassModel, fit_classes
 from irtcat.diagnose.labels.orders import ORDERS, is_dynamics, is_of_learners, read_dynamics
 from irtcat.diagnose.labels.plants import Planted
-from irtcat.diagnose.labels.predictions import Predictions, is_crowd, read_crowd
+from irtcat.diagnose.labels.predictions import (
+    ClassModel,
+    Predictions,
+    fit_classes,
+    is_crowd,
+    read_crowd,
+)
 from irtcat.io.convert import as_responses_like
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions

@@ -18,24 +18,24 @@ class Kind:
 
     Attributes:
         name: its name in the table of the check.
-        help: one line.
+
         draw: for classes ``(rng, labels, flips)`` to new labels; for right/wrong answers
             ``(rng, answers, alternatives)`` to new answers, a column per item.
         weight: for classes ``(labels, flips)`` to the relative frequency of items.
     """
 
     name: str
-    help: str
     draw: Callable[..., Any]
     weight: Callable[..., FloatArray] | None = None
 
 
 def _any_other(rng: np.random.Generator, labels: IntArray, flips: FloatArray) -> IntArray:
+    """Any other class, for any item."""
     return (labels + rng.integers(1, len(flips), len(labels))) % len(flips)
 
 
 def _confused(rng: np.random.Generator, labels: IntArray, flips: FloatArray) -> IntArray:
-    """Labels drawn by the rates of the estimated confusion."""
+    """Classes confused as often as the labels are estimated to be."""
     rate = flips[labels]
     cumulative = np.cumsum(rate / rate.sum(axis=1, keepdims=True), axis=1)
     drawn = (cumulative < rng.random((len(labels), 1))).sum(axis=1)
@@ -43,18 +43,8 @@ def _confused(rng: np.random.Generator, labels: IntArray, flips: FloatArray) -> 
 
 
 CLASS_KINDS = (
-    Kind(
-        "uniform",
-        "any other class, for any item",
-        _any_other,
-        lambda labels, flips: np.ones(len(labels)),
-    ),
-    Kind(
-        "confused",
-        "classes confused as often as the labels are estimated to be",
-        _confused,
-        lambda labels, flips: flips.sum(axis=1)[labels],
-    ),
+    Kind("uniform", _any_other, lambda labels, flips: np.ones(len(labels))),
+    Kind("confused", _confused, lambda labels, flips: flips.sum(axis=1)[labels]),
 )
 """Kinds of wrong labels if predicted classes are known."""
 
@@ -72,10 +62,7 @@ def _unrelated(rng: np.random.Generator, answers: FloatArray, g: FloatArray) -> 
     return np.where(np.isnan(answers), np.nan, drawn.astype(float))
 
 
-ANSWER_KINDS = (
-    Kind("wrong key", "a wrong answer is the key", _wrong_key),
-    Kind("unrelated", "answers that do not depend on ability", _unrelated),
-)
+ANSWER_KINDS = (Kind("wrong key", _wrong_key), Kind("unrelated", _unrelated))
 """Kinds of bad items if only right and wrong are known."""
 
 

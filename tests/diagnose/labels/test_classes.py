@@ -5,10 +5,9 @@ import pandas as pd
 import pytest
 from scipy.special import softmax
 
-from irtcat.diagnose.labels import classes as _label_classes
+from irtcat.diagnose.labels import predictions as _label_classes
 from irtcat.diagnose.labels.check import Check, choose, posterior, share_wrong
-from irtcat.diagnose.labels.classes import PRIOR_CELLS, fit_classes
-from irtcat.diagnose.labels.predictions import _largest_other
+from irtcat.diagnose.labels.predictions import PRIOR_CELLS, _largest_other, fit_classes
 
 
 def simulate(confusion, n=4000, sharpness=2.0, seed=0):

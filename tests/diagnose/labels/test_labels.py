@@ -11,9 +11,9 @@ from scipy.special import expit, gammaln, logsumexp
 from irtcat import InputError, ItemBank, Responses, fit, score
 from irtcat.diagnose import labels
 from irtcat.diagnose.labels import evidence as _label_evidence
-from irtcat.diagnose.labels import few_subjects
+from irtcat.diagnose.labels import evidence as few_subjects
 from irtcat.diagnose.labels.answers import hypotheses
-from irtcat.diagnose.labels.few_subjects import few_evidence
+from irtcat.diagnose.labels.evidence import few_evidence
 from irtcat.responses.datasets import load
 
 N_ITEMS = 40
