@@ -28,8 +28,7 @@ def parts(fit, responses, repeats=3):
 
     from irtcat._common.precision import precision
     from irtcat.fitting.em.m_step import Constraints, m_step
-    from irtcat.latent import LayoutPlan, ResponseRows, e_step, grid_nodes
-    from irtcat.latent.line import item_curves
+    from irtcat.latent import LayoutPlan, ResponseRows, e_step, grid_nodes, item_curves
     from irtcat.models import pack
 
     with precision(fit.precision) as dtype:

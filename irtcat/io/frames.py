@@ -176,7 +176,7 @@ def _with_id_index(
 
 
 def _has_ids(frame: pd.DataFrame, names: list[str], options: ReadingOptions) -> bool:
-    """Whether the first column of a table holds ids (see `irtcat.responses._table.has_ids`)."""
+    """Whether the first column of a table holds ids (see `irtcat.responses.wide.has_ids`)."""
     if len(names) < 2 or getattr(frame.dtypes.iloc[0], "ordered", False):
         return False
     others = frame.iloc[:, 1:]
