@@ -2,7 +2,6 @@
 
 import re
 import sys
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -216,7 +215,7 @@ def check_id(name: str, value: Any) -> str:
         irtcat._common.checks.InputError: The `session_id` argument must be text, not empty and ...
     """
     text = _id_text(value)
-    if not text.strip() or any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
+    if not text.strip() or any(category(c) in ("Cc", "Cs", "Zl", "Zp") for c in text):
         raise argument_error(name, "text, not empty and without control characters", value)
     return text
 
@@ -307,10 +306,8 @@ def resolve_duplicates(
     if len(counts) == len(ids):
         return ids, None
     if duplicates == "refuse":
-        repeated = [value for value, count in counts.items() if count > 1]
         advice = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
-        got = f"repeats of {shorten(repeated)}"
-        raise InputError(f"The `{name}` argument must be unique ids. Got {got}. {advice}")
+        check_unique(name, ids, advice)
     if duplicates == "first":
         first = {value: position for position, value in reversed(list(enumerate(ids.tolist())))}
         keep = np.sort(np.fromiter(first.values(), dtype=np.intp))
@@ -318,7 +315,7 @@ def resolve_duplicates(
     return _with_suffixes(ids, set(counts)), None
 
 
-def check_unique(name: str, ids: np.ndarray) -> np.ndarray:
+def check_unique(name: str, ids: np.ndarray, advice: str = "") -> np.ndarray:
     """Return the ids, or raise naming those that repeat.
 
     Example:
@@ -327,9 +324,8 @@ def check_unique(name: str, ids: np.ndarray) -> np.ndarray:
     """
     repeated = [value for value, count in Counter(ids.tolist()).items() if count > 1]
     if repeated:
-        raise InputError(
-            f"The `{name}` argument must be unique ids. Got repeats of {shorten(repeated)}."
-        )
+        text = f"The `{name}` argument must be unique ids. Got repeats of {shorten(repeated)}."
+        raise InputError(f"{text} {advice}".rstrip())
     return ids
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
+from irtcat._common.checks import is_number
 
 Clock = Callable[[], tuple[datetime, float]]
 """A function that returns the time in UTC, and the seconds of a monotonic clock."""
@@ -64,5 +64,4 @@ class Stopwatch:
 
 def is_duration(value: Any) -> bool:
     """Whether a value is a time in seconds: a number, not negative, of less than 30,000 years."""
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return number and not isinstance(value, bool) and bool(0 <= value < 1e12)
+    return is_number(value) and bool(0 <= value < 1e12)

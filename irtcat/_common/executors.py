@@ -252,14 +252,13 @@ def _receive(key: str, data: bytes | None) -> Job:
 def _portable(error: Exception) -> Exception:
     """The exception, with its traceback as a note, if it survives pickling; else one like it."""
     text = "".join(traceback.format_exception(error))
-    error.add_note(f"In a worker:\n{text}")
+    sent = error.with_traceback(None)
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        copy = RuntimeError(f"{type(error).__name__}: {error}")
-        copy.add_note(f"In a worker:\n{text}")
-        return copy
-    return error.with_traceback(None)
+        sent = RuntimeError(f"{type(error).__name__}: {error}")
+    sent.add_note(f"In a worker:\n{text}")
+    return sent
 
 
 def _pickled(job: Job) -> bytes:

@@ -106,10 +106,9 @@ class Registry(Mapping[str, RowT]):
                 for row in loaded if isinstance(loaded, tuple) else (loaded,):
                     if isinstance(row, self.kind) or not is_row(row):  # else of another table
                         self.add(row)
-            except InputError as error:
-                warnings.warn(f"{self.group}: {point.value} is left out. {error}", stacklevel=2)
             except Exception as error:  # whatever a foreign package raises when it is imported
-                reason = f"{type(error).__name__}: {error}"
+                kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+                reason = f"{kind}{error}"
                 warnings.warn(f"{self.group}: {point.value} is left out. {reason}", stacklevel=2)
 
     def table(self) -> list[str]:

@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray
-from irtcat.bank._checks import (
-    check_covariances,
+from irtcat.bank._file import (
     check_loaded,
-    checked_codes,
-    checked_factors,
-    checked_ids,
-    item_frame,
+    checked_fields,
+    damaged,
+    read_arrays,
+    read_fields,
+    settings_in,
 )
-from irtcat.bank._file import damaged, read_arrays, read_fields
-from irtcat.bank.item_states import checked_states, shown_statistics
-from irtcat.bank.population import Population, as_populations
+from irtcat.bank.item_states import shown_statistics
+from irtcat.bank.population import Population
 
 
 def bank_text(n_items: int, key: str, populations: Mapping[str, Population]) -> str:
@@ -142,45 +141,20 @@ def read_bank_table(path: Path, max_bytes: int) -> BankTable:
         InputError: as `irtcat.ItemBank.load`.
     """
     meta, arrays = read_arrays(path, path, max_bytes)
-    start = "setting_"
-    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
     try:
         matrix, fields = read_fields(meta, arrays)
-        names, dims = meta["parameter_names"], meta["dims"]
-        covariance, full = fields["covariance"], fields["full_covariance"]
-        ids = checked_ids(fields["item_ids"], {len(matrix)})
-        check_covariances(covariance, full, len(matrix), len(names))
-        codes = checked_codes(fields["codes"])
-        factors = checked_factors(fields["factors"], dims)
-        populations = as_populations(fields["populations"], dims)
-        items = item_frame(fields["items"], ids)
-        statistics = checked_states(item_frame(fields["statistics"], ids))
-        check_loaded(
-            ids,
-            matrix,
-            names,
-            settings,
-            covariance=covariance,
-            full_covariance=full,
-            statistics=statistics,
-        )
+        names = meta["parameter_names"]
+        fields |= checked_fields(fields, {len(matrix)}, len(names), meta["dims"])
+        check_loaded(fields, matrix, names, settings_in(arrays))
         published, models = arrays["published"], arrays.get("models")
         if published.shape != (len(matrix), len(meta["published"])) or published.dtype.kind != "f":
             raise ValueError("published parameters")
         columns = dict(zip(meta["published"], published.T, strict=True))
-        table = item_table(columns, statistics, items, models)
+        table = item_table(columns, fields["statistics"], fields["items"], models)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise damaged(path, f"its parts do not fit together ({error})") from None
-    return BankTable(
-        key=str(meta["model"]),
-        table=table,
-        populations=populations,
-        provenance=fields["provenance"],
-        items=items,
-        codes=codes,
-        structure=fields["structure"],
-        factors=factors,
-    )
+    shown = ("populations", "provenance", "items", "codes", "structure", "factors")
+    return BankTable(str(meta["model"]), table, **{name: fields[name] for name in shown})
 
 
 PARAMETERS = ("a", "b", "c", "d", "phi", "mdisc", "mdiff")

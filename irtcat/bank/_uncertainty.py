@@ -1,17 +1,30 @@
-"""Uncertainty of a bank: on another scale, as draws, and of the published parameters."""
+"""Uncertainty of a bank: on another scale, as draws, of the published parameters, and as curves.
 
-from typing import Any
+For one subject the likelihood of an answer to an item with uncertain parameters xi is the expected
+curve, E[P(x | theta, xi)]: flatter than the curve at the mean parameters, the more so the less is
+known. With a logistic item, eta = a theta + d is Normal with variance (theta, 1) C (theta, 1)',
+and E[logistic(eta)] is again close to a logistic curve: the one with the smallest Kullback-Leibler
+divergence over the population replaces it. Curves of graded items are expected over draws of
+their parameters, and replaced by the nearest of their model in the same way.
+"""
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
+from scipy.special import expit
 
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank._table import delta_errors
+from irtcat.bank.population import Population
 from irtcat.models import (
+    MODELS,
+    CategoricalModel,
+    Design,
     ItemModel,
     column_names,
     field_columns,
@@ -19,8 +32,18 @@ from irtcat.models import (
     pack,
     parameter_matrix,
     parameter_names,
+    take,
+    tied_parameters,
     unpack,
 )
+
+NODES = np.linspace(-5.0, 5.0, 41)
+"""Abilities in SDs of the population at which the curves are compared."""
+
+NEWTON_STEPS = 25
+
+DRAWS = 1000
+"""Draws of the parameters of graded items."""
 
 
 @jit
@@ -130,3 +153,167 @@ def published_parameters(
         slopes = model.drop_unused(slopes, unused)
     slopes = {name: np.nan_to_num(part) for name, part in slopes.items()}
     return values, delta_errors(values, slopes, covariance)
+
+
+def _fitted(
+    slope: FloatArray, intercept: FloatArray, covariance: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Slopes and intercepts of the logistic curves nearest to the expected ones."""
+    points, weights = np.polynomial.hermite_e.hermegauss(31)
+    weights = weights / weights.sum()
+    basis = np.stack([theta, np.ones_like(theta)])
+    eta = slope[:, None] * theta + intercept[:, None]
+    sd = np.sqrt(np.maximum(np.einsum("an,jab,bn->jn", basis, covariance, basis), 0.0))
+    expected = expit(eta[..., None] + sd[..., None] * points) @ weights
+    density = np.exp(-0.5 * NODES**2)
+    a, d = slope.copy(), intercept.copy()
+    for _ in range(NEWTON_STEPS):
+        p = expit(a[:, None] * theta + d[:, None])
+        gradient = (density * (expected - p)) @ basis.T
+        w = density * p * (1 - p)
+        information = np.einsum("jn,an,bn->jab", w, basis, basis)
+        information[:, [0, 1], [0, 1]] += 1e-9
+        step = np.linalg.solve(information, gradient[..., None])[..., 0]
+        size = np.abs(step).max(axis=1, keepdims=True)
+        step = step * np.minimum(1.0, 1.0 / np.maximum(size, 1e-300))
+        a, d = a + step[:, 0], d + step[:, 1]
+        if size.max() < 1e-10:
+            break
+    return a, d
+
+
+@jit
+def _expected_probabilities(
+    draws: CategoricalModel, theta: Float[Array, " nodes"]
+) -> Float[Array, "items nodes categories"]:
+    """Probabilities of the categories, averaged over draws of the parameters of items."""
+
+    def of_item(item: CategoricalModel) -> Array:
+        return jax.vmap(lambda t: jnp.exp(item.log_probs(t[None])))(theta)
+
+    return jax.vmap(jax.vmap(of_item))(draws).mean(axis=0)
+
+
+@jit
+def _nearest(
+    template: CategoricalModel,
+    params: Float[Array, "items params"],
+    expected: Float[Array, "items nodes categories"],
+    theta: Float[Array, " nodes"],
+    density: Float[Array, " nodes"],
+) -> Float[Array, "items params"]:
+    """Parameters of the items with the least Kullback-Leibler divergence, by Fisher scoring."""
+
+    def of_item(item: CategoricalModel, start: Array, target: Array) -> Array:
+        def log_p(row: Array) -> Array:
+            filled = unpack(item, row)
+            return jax.vmap(lambda t: filled.log_probs(t[None]))(theta)
+
+        def step(_: Any, row: Array) -> Array:
+            value, slopes = log_p(row), jax.jacfwd(log_p)(row)
+            weight = density[:, None] * jnp.exp(value)
+            # Categories that the item lacks have probability 0 and no derivatives.
+            slopes = jnp.where((weight > 0)[..., None], slopes, 0.0)
+            gradient = jnp.einsum("nk,nkp->p", density[:, None] * target, slopes)
+            information = jnp.einsum("nk,nkp,nkq->pq", weight, slopes, slopes)
+            ridge = 1e-9 * jnp.eye(len(row))
+            move = jnp.linalg.solve(information + ridge, gradient)
+            return row + move / jnp.maximum(1.0, jnp.abs(move).max())
+
+        return jax.lax.fori_loop(0, NEWTON_STEPS, step, start)
+
+    return jax.vmap(of_item)(template, params, expected)
+
+
+class ExpectedItems(NamedTuple):
+    """Items whose parameters are known, and their covariances; 0 where they were expected."""
+
+    model: ItemModel
+    covariance: FloatArray
+
+
+def expected_graded(
+    model: ItemModel,
+    covariance: FloatArray,
+    at: BoolArray,
+    draws: ItemModel,
+    population: Population,
+) -> ExpectedItems:
+    """Items with several categories, some of them replaced by the nearest to the expected curves.
+
+    Args:
+        model: the items.
+        covariance: of their parameters.
+        at: which are replaced.
+        draws: draws of the parameters of these items.
+        population: over which curves are near.
+    """
+    theta = population.mean + population.sd * NODES
+    density = np.exp(-0.5 * NODES**2)
+    with precision("float64"):
+        model, covariance = _with_own_slopes(model, covariance)
+        params = parameter_matrix(model).astype(float)
+        expected = _expected_probabilities(draws, theta)
+        params[at] = _nearest(take(model, at), params[at], expected, theta, density)
+    covariance = np.array(covariance)
+    covariance[at] = 0.0
+    return ExpectedItems(unpack(model, params), covariance)
+
+
+def _with_own_slopes(model: ItemModel, covariance: FloatArray) -> tuple[ItemModel, FloatArray]:
+    """Rating scale items as items with slopes and steps of their own."""
+    if model.untied() is model:
+        return model, covariance
+
+    def converted(params: FloatArray) -> ItemModel:
+        return unpack(model, params).untied()
+
+    params = parameter_matrix(model).astype(float)
+    # The new parameters are linear functions of the old ones.
+    zero, units = np.zeros((1, params.shape[1])), np.eye(params.shape[1])
+    change = parameter_matrix(converted(units)) - parameter_matrix(converted(zero))
+    return converted(params), np.einsum("ap,jab,bq->jpq", change, covariance, change)
+
+
+def expected_logistic(
+    model: ItemModel, covariance: FloatArray, at: BoolArray, population: Population
+) -> ExpectedItems:
+    """Right/wrong items, some of them replaced by the nearest to the expected curves.
+
+    Args:
+        model: the items.
+        covariance: of their parameters.
+        at: which are replaced.
+        population: over which curves are near.
+    """
+    names = column_names(model)
+    slope_columns = field_columns(model, ["slope"])
+    (column,) = field_columns(model, ["intercept"])
+    params = parameter_matrix(model)
+    slope = params[:, slope_columns[0]] if slope_columns else np.ones(len(params))
+    block = np.zeros((int(at.sum()), 2, 2))
+    known = np.nan_to_num(covariance[at])
+    block[:, 1, 1] = known[:, column, column]
+    if slope_columns:
+        block[:, 0, 0] = known[:, slope_columns[0], slope_columns[0]]
+        block[:, 0, 1] = block[:, 1, 0] = known[:, slope_columns[0], column]
+    theta = population.mean + population.sd * NODES
+    slope, intercept = slope.copy(), params[:, column].copy()
+    slope[at], intercept[at] = _fitted(slope[at], intercept[at], block, theta)
+    covariance = np.array(covariance)
+    if slope_columns and "slope" not in tied_parameters(model):
+        params = params.copy()
+        params[:, slope_columns[0]], params[:, column] = slope, intercept
+        covariance[at] = 0.0
+        return ExpectedItems(unpack(model, params), covariance)
+    # Items with equal slopes have slopes of their own now.
+    new = MODELS["2pl"].blank(Design(np.full(len(params), 2), 1, {}))
+    order = {"slope": slope, "intercept": intercept}
+    matrix = np.stack([order[name] for name in column_names(new)], axis=1)
+    wide = np.zeros((len(params), 2, 2))
+    for i, first in enumerate(column_names(new)):
+        for j, second in enumerate(column_names(new)):
+            if first in names and second in names:
+                wide[:, i, j] = covariance[:, names.index(first), names.index(second)]
+    wide[at] = 0.0
+    return ExpectedItems(unpack(new, matrix), wide)

@@ -23,28 +23,30 @@ from irtcat._files.archives import arrays_as_bytes, write_arrays
 from irtcat._files.json import json_text
 from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import check_target, replacing
-from irtcat.bank._checks import (
-    check_covariances,
-    check_loaded,
-    checked_codes,
-    checked_factors,
-    checked_ids,
-    item_frame,
-    item_names,
-)
 from irtcat.bank._difficulty import Estimates, Ranking, determined_items, printed, rank_items
-from irtcat.bank._expected_curves import DRAWS, expected_graded, expected_logistic
-from irtcat.bank._file import BANK, damaged, read_arrays, read_fields
+from irtcat.bank._file import (
+    BANK,
+    check_loaded,
+    checked_fields,
+    damaged,
+    item_names,
+    read_arrays,
+    read_fields,
+    settings_in,
+)
 from irtcat.bank._table import PARAMETERS, BankSummary, bank_text, item_table, populations_text
 from irtcat.bank._uncertainty import (
+    DRAWS,
     draw_parameters,
+    expected_graded,
+    expected_logistic,
     has_fixed_slopes,
     published_parameters,
     rescale_parameters,
 )
-from irtcat.bank.item_states import STATES, Flag, checked_states, flags_of, marked_items
+from irtcat.bank.item_states import STATES, Flag, flags_of, marked_items
 from irtcat.bank.needs import check_needs
-from irtcat.bank.population import Population, as_populations, mixture_of
+from irtcat.bank.population import Population, correlations_of, mixture_of
 from irtcat.models import (
     MIXABLE,
     Design,
@@ -136,18 +138,9 @@ class ItemBank:
 
     def __post_init__(self) -> None:
         """Check that the fields are consistent."""
-        ids = checked_ids(self.item_ids, {len(leaf) for leaf in jax.tree.leaves(self.model)})
-        n_params = len(column_names(self.model))
-        check_covariances(self.covariance, self.full_covariance, len(ids), n_params)
-        checked = {
-            "item_ids": ids,
-            "populations": as_populations(self.populations, self.model.dims),
-            "items": item_frame(self.items, ids),
-            "statistics": checked_states(item_frame(self.statistics, ids)),
-            "codes": checked_codes(self.codes),
-            "factors": checked_factors(self.factors, self.model.dims),
-        }
-        for name, value in checked.items():
+        sizes = {len(leaf) for leaf in jax.tree.leaves(self.model)}
+        n_params, dims = len(column_names(self.model)), self.model.dims
+        for name, value in checked_fields(vars(self), sizes, n_params, dims).items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -249,12 +242,9 @@ class ItemBank:
 
         All False for models whose items share the parameters of the categories.
         """
-        unused = np.zeros((self.n_items, self.model.n_categories), bool)
-        if (
-            "unused" in self.statistics
-            and self.model.n_categories > 2
-            and category_parameters(self.model)
-        ):
+        n = self.model.n_categories
+        unused = np.zeros((self.n_items, n), bool)
+        if "unused" in self.statistics and n > 2 and category_parameters(self.model):
             for item, categories in enumerate(self.statistics["unused"]):
                 unused[item, list(categories)] = True
         return unused
@@ -393,12 +383,8 @@ class ItemBank:
             '3pl'
         """
         model = logistic_items(a, b, c, d)
-        names = item_names(item_ids, len(item_categories(model)))
-        return cls(
-            model=model,
-            item_ids=names,
-            populations=_populations(populations, population_mean, population_sd),
-        )
+        known = _populations(populations, population_mean, population_sd)
+        return cls(model, item_names(item_ids, len(item_categories(model))), known)
 
     @classmethod
     def from_thresholds(
@@ -437,12 +423,8 @@ class ItemBank:
             [[1.0, -1.0, 1.0, 2.0], [2.0, -1.0, 1.0, nan]]
         """
         items = categorical_items(model, a, b)
-        names = item_names(item_ids, len(item_categories(items)))
-        return cls(
-            model=items,
-            item_ids=names,
-            populations=_populations(populations, population_mean, population_sd),
-        )
+        known = _populations(populations, population_mean, population_sd)
+        return cls(items, item_names(item_ids, len(item_categories(items))), known)
 
     @classmethod
     def from_slopes(
@@ -474,11 +456,8 @@ class ItemBank:
             [[0.5], [0.731]]
         """
         model = multidimensional_items(slopes, intercepts, c)
-        return cls(
-            model=model,
-            item_ids=item_names(item_ids, len(item_categories(model))),
-            populations=Population(np.zeros(model.dims), 1.0, correlations),
-        )
+        population = Population(np.zeros(model.dims), 1.0, correlations)
+        return cls(model, item_names(item_ids, len(item_categories(model))), population)
 
     def parameters(self) -> FloatArray:
         """The unconstrained parameters, items x params (columns: `parameter_names`)."""
@@ -501,9 +480,7 @@ class ItemBank:
             lowest and the highest used category.
             SEs come from those of the unconstrained parameters by the delta method.
         """
-        names = None
-        if self.model.members:
-            names = item_models(self.model)
+        names = item_models(self.model) if self.model.members else None
         return item_table(self._published_columns(), self.statistics, self.items, names)
 
     def _published_columns(self) -> dict[str, FloatArray]:
@@ -688,17 +665,12 @@ class ItemBank:
         check_count("n", n)
         check_choice("unknown", unknown, ("refuse", "hold"))
         if self.covariance is None:
-            raise argument_error(
-                "bank",
-                "one with a covariance of its estimates",
-                "none",
-                'Fit it with standard_errors other than "none".',
-            )
+            must, advice = "one with a covariance of its estimates", "standard_errors other than"
+            raise argument_error("bank", must, "none", f'Fit it with {advice} "none".')
         bad = self.has("singular")
         if bad.any() and unknown == "refuse":
-            raise argument_error(
-                "unknown", "hold where items have no standard errors", self.item_ids[bad]
-            )
+            must = "hold where items have no standard errors"
+            raise argument_error("unknown", must, self.item_ids[bad])
         return draw_parameters(self.model, self.covariance, self.full_covariance, n, seed)
 
     def join(self, other: "ItemBank", same_scale: bool = False) -> "ItemBank":
@@ -979,15 +951,8 @@ def _read(source: str | os.PathLike[str] | bytes, path: Any, max_bytes: int) -> 
     try:
         matrix, fields = read_fields(meta, arrays)
         bank = ItemBank(model=model_of(matrix, meta, arrays), **fields)
-        check_loaded(
-            bank.item_ids,
-            parameter_matrix(bank.model),
-            column_names(bank.model),
-            design_of(bank.model).settings,
-            covariance=bank.covariance,
-            full_covariance=bank.full_covariance,
-            statistics=bank.statistics,
-        )
+        matrix, settings = parameter_matrix(bank.model), design_of(bank.model).settings
+        check_loaded(vars(bank), matrix, column_names(bank.model), settings)
         bank.flags()  # states of another type have none
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise damaged(path, f"its parts do not fit together ({error})") from None
@@ -1008,11 +973,7 @@ def _correlate_alike(one: ItemBank, other: ItemBank) -> bool:
     """Whether two banks have the same dimensions and correlations."""
     if one.model.dims != other.model.dims:
         return False
-    first, second = (
-        np.eye(b.model.dims) if b.reference.correlations is None else b.reference.correlations
-        for b in (one, other)
-    )
-    return np.allclose(first, second)
+    return np.allclose(correlations_of(one.reference), correlations_of(other.reference))
 
 
 def _have_equal_populations(one: ItemBank, other: ItemBank) -> bool:
@@ -1150,8 +1111,7 @@ def _design(
     matrix: FloatArray, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> Design:
     """Undo `design_arrays`; the model checks the shapes of its own settings."""
-    n, start = len(matrix), "setting_"
-    settings = {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
+    n, settings = len(matrix), settings_in(arrays)
     categories = arrays.get("categories", np.full(n, 2))
     if categories.dtype.kind not in "iu" or categories.shape != (n,):
         raise ValueError("categories")
@@ -1163,10 +1123,7 @@ def _design(
     if not isinstance(dims, int) or dims not in range(1, matrix.shape[1] + 1):
         raise ValueError("dims")
     for name, value in settings.items():
-        if (
-            value.dtype.kind not in "biuf"
-            or value.shape[:1] != (n,)
-            or not np.isfinite(value).all()
-        ):
+        is_number = value.dtype.kind in "biuf" and value.shape[:1] == (n,)
+        if not (is_number and np.isfinite(value).all()):
             raise ValueError(f"setting {name}")
     return Design(categories.astype(int), dims, settings, top)

@@ -126,9 +126,8 @@ class Population:
     @cached_property
     def covariance(self) -> FloatArray:
         """Covariance of the abilities, dims x dims."""
-        between = np.eye(self.dims) if self.correlations is None else self.correlations
         sd = np.atleast_1d(self.sd)
-        return between * np.outer(sd, sd)
+        return correlations_of(self) * np.outer(sd, sd)
 
     def of_dims(self, dims: int) -> "Population":
         """The same mean and SD for each of several abilities.
@@ -223,12 +222,8 @@ class Population:
         is spread evenly between the middles of the nodes next to it.
         """
         if self.parts:
-            return np.asarray(
-                sum(
-                    s * part.percentile(theta)
-                    for s, part in zip(self.shares, self.parts, strict=True)
-                )
-            )
+            parts = [part.percentile(theta) for part in self.parts]
+            return np.asarray(sum(s * part for s, part in zip(self.shares, parts, strict=True)))
         if self.nodes is None or self.weights is None:
             from scipy.special import ndtr
 
@@ -322,6 +317,12 @@ def as_populations(value: Any, dims: int) -> dict[str, Population]:
     if len(set(labels)) < len(labels):
         raise argument_error("populations", "with labels that differ as text", labels)
     return {str(label): population.of_dims(dims) for label, population in value.items()}
+
+
+def correlations_of(population: Population) -> FloatArray:
+    """Correlations of the abilities; uncorrelated unless the population has others."""
+    between = population.correlations
+    return np.eye(population.dims) if between is None else between
 
 
 def mixture_of(populations: Sequence[Population]) -> Population:

@@ -16,7 +16,7 @@ from irtcat._common.checks import argument_error, check_choice, check_count, is_
 from irtcat._common.types import FloatArray
 from irtcat.bank.bank import BankLike, ItemBank, as_bank
 from irtcat.bank.needs import check_needs
-from irtcat.bank.population import Population
+from irtcat.bank.population import Population, correlations_of
 from irtcat.models import category_parameters
 
 LOGISTIC_SCALE = 1.702
@@ -249,12 +249,6 @@ def _multidimensional_slopes(bank: ItemBank, purpose: str) -> FloatArray:
     return np.asarray(bank.model.slope)  # type: ignore[attr-defined]
 
 
-def _correlations(bank: ItemBank) -> FloatArray:
-    """Correlations of the abilities; uncorrelated unless the bank has others."""
-    between = bank.reference.correlations
-    return np.eye(bank.model.dims) if between is None else between
-
-
 def rotate(
     bank: BankLike,
     method: str = "oblimin",
@@ -342,7 +336,7 @@ def rotation_of(bank: ItemBank, method: str, **options: Any) -> Rotated:
 def _uncorrelated_slopes(bank: ItemBank) -> FloatArray:
     """Slopes on uncorrelated abilities."""
     slopes = _multidimensional_slopes(bank, "a rotation")
-    return slopes @ np.linalg.cholesky(_correlations(bank))
+    return slopes @ np.linalg.cholesky(correlations_of(bank.reference))
 
 
 def rotated_bank(bank: ItemBank, out: Rotated, method: str) -> ItemBank:
@@ -370,7 +364,7 @@ def _rotated_populations(
     bank: ItemBank, out: Rotated, is_uncorrelated: bool
 ) -> dict[str, Population]:
     """The populations on the new axes: theta_new = T' L^-1 theta, R = L L' of the reference."""
-    root = np.linalg.cholesky(_correlations(bank))
+    root = np.linalg.cholesky(correlations_of(bank.reference))
     change = out.transform.T @ np.linalg.inv(root)
     populations = {}
     for k, (label, old) in enumerate(bank.populations.items()):
@@ -410,7 +404,7 @@ def factor_loadings(bank: BankLike) -> pd.DataFrame:
     """
     bank = as_bank(bank)
     slopes = _multidimensional_slopes(bank, "factor loadings")
-    explained = np.einsum("ji,ik,jk->j", slopes, _correlations(bank), slopes)
+    explained = np.einsum("ji,ik,jk->j", slopes, correlations_of(bank.reference), slopes)
     loadings = slopes / np.sqrt(LOGISTIC_SCALE**2 + explained)[:, None]
     table = {f"F{i + 1}": loadings[:, i] for i in range(slopes.shape[1])}
     h2 = explained / (LOGISTIC_SCALE**2 + explained)

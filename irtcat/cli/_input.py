@@ -139,7 +139,7 @@ def read_table(path: Path, kind: str, text: Any = (0,)) -> "pd.DataFrame":
     import pandas as pd
 
     from irtcat._common.checks import InputError, shorten
-    from irtcat._common.id_index import first_repeated
+    from irtcat._common.positions import first_repeated
     from irtcat.io.text import read_table as read
 
     frame = read(path, text=text)  # an id may be "NA"

@@ -113,7 +113,7 @@ def with_texts(table: "pd.DataFrame", items: "pd.DataFrame") -> "pd.DataFrame":
         table: a row for each item, by id.
         items: metadata of the items.
     """
-    from irtcat.report.names import MOST_LETTERS, are_hashes, texts_of
+    from irtcat.report.blocks import MOST_LETTERS, are_hashes, texts_of
 
     texts = texts_of(items) if to_terminal() and are_hashes(table.index) else None
     if texts is None:

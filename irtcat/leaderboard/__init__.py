@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.best_of import Best as Best
     from irtcat.leaderboard.best_of import best as best
     from irtcat.leaderboard.board import Leaderboard as Leaderboard
+    from irtcat.leaderboard.board import Recommendation as Recommendation
     from irtcat.leaderboard.board import Run as Run
+    from irtcat.leaderboard.board import recommend as recommend
     from irtcat.leaderboard.cell_probabilities import CELL_METHODS as CELL_METHODS
     from irtcat.leaderboard.cell_probabilities import CellEvaluation as CellEvaluation
     from irtcat.leaderboard.cell_probabilities import Cells as Cells
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from irtcat.leaderboard.protocol import ALL as ALL
     from irtcat.leaderboard.protocol import Progress as Progress
     from irtcat.leaderboard.protocol import evaluate as evaluate
-    from irtcat.leaderboard.recommendation import Recommendation as Recommendation
-    from irtcat.leaderboard.recommendation import recommend as recommend
     from irtcat.leaderboard.sequential import SequentialComparison as SequentialComparison
     from irtcat.leaderboard.sequential import compare_sequential as compare_sequential
     from irtcat.leaderboard.sequential import random_order as random_order
@@ -53,7 +53,7 @@ else:
         __name__,
         {
             "irtcat.leaderboard.best_of": "Best best",
-            "irtcat.leaderboard.board": "Leaderboard Run",
+            "irtcat.leaderboard.board": "Leaderboard Recommendation Run recommend",
             "irtcat.leaderboard.cell_probabilities": (
                 "CELL_METHODS CellEvaluation Cells cells evaluate_cells"
             ),
@@ -68,7 +68,6 @@ else:
             "irtcat.leaderboard.metrics": "METRICS",
             "irtcat.leaderboard.planning": "Plan design_gaps plan",
             "irtcat.leaderboard.protocol": "ALL Progress evaluate",
-            "irtcat.leaderboard.recommendation": "Recommendation recommend",
             "irtcat.leaderboard.sequential": "SequentialComparison compare_sequential random_order",
             "irtcat.leaderboard.sets": "headroom",
             "irtcat.leaderboard.hold_outs": "split_subjects",

@@ -11,8 +11,7 @@ from scipy.special import log_ndtr, ndtr
 from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
 from irtcat._common.types import FloatArray
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.leaderboard.compared_models import cluster_labels
-from irtcat.leaderboard.comparison import MIN_CLUSTERS
+from irtcat.leaderboard.compared_models import MIN_CLUSTERS, cluster_labels, few_clusters
 from irtcat.leaderboard.grouping import GroupSpread, complete_items, scores_of, spread_of, step_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import wilson_interval
@@ -130,9 +129,8 @@ def best(
     data, flags = complete_items(as_responses_like(responses, "responses", None))
     labels, notes = cluster_labels(clusters, (data,), data.item_ids)
     flags += notes
-    if labels is not None and labels.max() + 1 < MIN_CLUSTERS:
-        must = f"at least {MIN_CLUSTERS} clusters"
-        raise argument_error("clusters", must, int(labels.max()) + 1)
+    if few := few_clusters(labels):
+        raise argument_error("clusters", f"at least {MIN_CLUSTERS} clusters", few)
     spread, notes = spread_of(data, estimand, labels, reruns)
     flags += notes
     score = np.round(scores_of(data), 12)

@@ -1,19 +1,34 @@
-"""Results of an evaluation: the table, its summary, and bootstrap intervals."""
+"""Results of an evaluation: the table, its summary, bootstrap intervals, and what to use."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice, check_count, check_interval
+from irtcat._common.checks import (
+    argument_error,
+    check_choice,
+    check_count,
+    check_interval,
+    check_positive,
+)
 from irtcat._common.types import FloatArray, IntArray
+from irtcat._files.json import json_value
 from irtcat.leaderboard.metrics import METRICS, resampled_metrics
 from irtcat.prediction import full_scores
+from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.responses import Responses
 
 KEYS = ["strategy", "estimator", "n_items"]
+
+ERROR = 2.0
+"""Default mean absolute error of a full score to aim at, in percentage points."""
+
+SHORTFALL = 0.05
+"""A coverage that is lower than the level by more than this is reported."""
 
 
 class Run(NamedTuple):
@@ -44,13 +59,8 @@ class Run(NamedTuple):
     def usable(self) -> "Run":
         """The same with only the subjects that have both scores."""
         keep = ~(np.isnan(self.score) | np.isnan(self.truth))
-        return self._replace(
-            subjects=self.subjects[keep],
-            score=self.score[keep],
-            lower=self.lower[keep],
-            upper=self.upper[keep],
-            truth=self.truth[keep],
-        )
+        of_subjects = ("subjects", "score", "lower", "upper", "truth")
+        return self._replace(**{name: getattr(self, name)[keep] for name in of_subjects})
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +96,7 @@ class Leaderboard:
         return self.responses.n_items
 
     def __repr__(self) -> str:
-        n = {
-            name: self.table[name].nunique()
-            for name in ("strategy", "estimator", "n_items", "seed")
-        }
+        n = self.table[[*KEYS, "seed"]].nunique()
         split = self.table["split"].iloc[0].partition("=")[0]
         return (
             f"Leaderboard({self.n_subjects} x {self.n_items}, "
@@ -189,11 +196,10 @@ class Leaderboard:
         tail = (1 - level) / 2
         rows = []
         estimates = self.table.groupby(KEYS)[list(METRICS)].mean()
-        runs = sorted(self.runs, key=lambda run: run[:3])
         draws = subject_draws(self.n_subjects, n, seed) if over != "items" else None
-        for (strategy, estimator, k), group in groupby(runs, key=lambda run: run[:3]):
-            values = [self._resample(run.usable(), draws, over, n, seed) for run in group]
-            row: dict[str, object] = {"strategy": strategy, "estimator": estimator, "n_items": k}
+        for key, runs in runs_by_key(self):
+            values = [self._resample(run, draws, over, n, seed) for run in runs]
+            row: dict[str, Any] = dict(zip(KEYS, key, strict=True))
             undefined = []
             for name in METRICS:
                 stacked = np.stack([value[name] for value in values])
@@ -202,16 +208,14 @@ class Leaderboard:
                 if stacked.size:
                     means = np.nanmean(stacked, axis=0)
                     if over != "subjects":
-                        means = means + estimates.loc[(strategy, estimator, k), name] - means.mean()
+                        means = means + estimates.loc[key, name] - means.mean()
                     ends = np.clip(np.quantile(means, [tail, 1 - tail]), *_range(name)).tolist()
                 else:
                     undefined.append(name)
                 row[f"{name}_lower"], row[f"{name}_upper"] = ends
             row["flag"] = f"not defined: {', '.join(undefined)}" if undefined else ""
             rows.append(row)
-        table = pd.DataFrame(rows).set_index(KEYS)
-        keys = pd.MultiIndex.from_frame(self.table[KEYS].drop_duplicates())
-        return table.reindex(keys[keys.isin(table.index)])
+        return in_order_of(self, rows)
 
     def _resample(
         self, run: Run, draws: FloatArray | None, over: str, n: int, seed: int
@@ -231,6 +235,19 @@ class Leaderboard:
             for truth, weight in zip(truths, weights, strict=True)
         ]
         return {name: np.concatenate([values[name] for values in by_resample]) for name in METRICS}
+
+
+def runs_by_key(board: Leaderboard) -> Iterator[tuple[tuple[str, str, int], list[Run]]]:
+    """The usable part of the runs of each strategy, estimator and k."""
+    for key, runs in groupby(sorted(board.runs, key=lambda run: run[:3]), lambda run: run[:3]):
+        yield key, [run.usable() for run in runs]
+
+
+def in_order_of(board: Leaderboard, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows with these keys as a table, in the order of the board."""
+    table = pd.DataFrame(rows).set_index(KEYS)
+    keys = pd.MultiIndex.from_frame(board.table[KEYS].drop_duplicates())
+    return table.reindex(keys[keys.isin(table.index)])
 
 
 def _range(name: str) -> tuple[float, float]:
@@ -259,3 +276,190 @@ def _redrawn_truth(responses: Responses, items: IntArray, n: int, seed: int) -> 
     total, n_answered = counts @ np.where(is_observed, x, 0).T, counts @ is_observed.T.astype(float)
     observed_score = np.broadcast_to(full_scores(responses), total.shape)
     return np.divide(total, n_answered, out=observed_score.copy(), where=n_answered > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """What to use for further runs, as measured on held-out subjects.
+
+    Attributes:
+        strategy: how to choose the items.
+        estimator: how to predict the full scores.
+        error: the mean absolute error aimed at, in points.
+        n_items: number of items with that error, by interpolation; None if the measured numbers
+            of items are too few.
+        n_benchmark: number of items in the full benchmark.
+        level: probability of the intervals.
+        measured: of the recommended pair: ``n_items``, ``mae``, ``width`` (points), ``coverage``
+            and ``kendall`` of each number of items that was measured.
+        alternatives: the other pairs, best first: ``strategy``, ``estimator``, ``ratio`` (of the
+            error to that of the recommended pair, the geometric mean over the numbers of items)
+            and ``as_good``: no difference, or one smaller than twice its standard error over the
+            hold-outs.
+        note: about the recommended number of items; empty without one.
+    """
+
+    strategy: str
+    estimator: str
+    error: float
+    n_items: int | None
+    n_benchmark: int
+    level: float
+    measured: tuple[dict[str, float], ...]
+    alternatives: tuple[dict[str, Any], ...]
+    note: str = ""
+
+    def sentences(self) -> list[str]:
+        """The recommendation as a list of sentences."""
+        pair = f"strategy {self.strategy} with estimator {self.estimator}"
+        if self.n_items is None:
+            last = self.measured[-1]
+            out = [
+                f"Recommended: {pair}. An error of {self.error:g} points takes more than "
+                f"{last['n_items']:g} items, which have {last['mae']:.1f}."
+            ]
+        else:
+            share = self.n_items / self.n_benchmark
+            fewer = " or fewer" if self.note else ""
+            out = [
+                f"Recommended: {pair}, {self.n_items} items{fewer} ({share:.1%} of "
+                f"{self.n_benchmark}) for a mean absolute error of {self.error:g} points."
+            ]
+        errors = ", ".join(f"{row['mae']:.1f} with {row['n_items']:g}" for row in self.measured)
+        out.append(f"Its error in points, by number of items: {errors}.")
+        named = [(f"{a['strategy']} with {a['estimator']}", a) for a in self.alternatives]
+        if equal := ", ".join(pair for pair, other in named if other["as_good"]):
+            out.append(f"As good within the precision of the hold-outs: {equal}.")
+        for pair, other in [entry for entry in named if not entry[1]["as_good"]][:1]:
+            out.append(f"Next: {pair}, whose error is {other['ratio'] - 1:.0%} greater.")
+        low = [row for row in self.measured if row["coverage"] < self.level - SHORTFALL]
+        if low:
+            worst = min(low, key=lambda row: row["coverage"])
+            out.append(
+                f"Its {self.level:.0%} intervals are too narrow: with {worst['n_items']:g} items "
+                f"they hold {worst['coverage']:.0%} of the full scores."
+            )
+        return [*out, f"Predicted are {ESTIMANDS['run'].format(n=self.n_benchmark)}."]
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def to_json(self) -> dict[str, Any]:
+        """The recommendation as a JSON document, with the sentences as ``text``."""
+        return json_value({**vars(self), "text": self.sentences()})
+
+
+def recommend(board: Leaderboard, error: float = ERROR) -> Recommendation:
+    """Recommend a strategy, an estimator and a number of items.
+
+    The pair with the least mean absolute error, averaged over the numbers of items as a geometric
+    mean, so that each number counts alike. If its intervals are too narrow, a pair that is as good
+    and whose intervals are not is preferred. The errors of two pairs are compared hold-out by
+    hold-out, since the same subjects are held out for all.
+
+    Args:
+        board: the result of `evaluate`.
+        error: mean absolute error of a full score to aim at, in percentage points.
+
+    Returns:
+        The recommendation; `Recommendation.sentences` is its text.
+
+    Raises:
+        InputError: for an error that is not above 0, or a board without any prediction.
+
+    Example:
+        >>> from irtcat.bank import ItemBank
+        >>> from irtcat.leaderboard import evaluate
+        >>> r = ItemBank.from_parameters(b=np.linspace(-2, 2, 200)).simulate(np.linspace(-1, 1, 80))
+        >>> board = evaluate(r, ["random", "stratified"], [10, 40], estimators=["mean"])
+        >>> print(recommend(board, error=8).sentences()[0])
+        Recommended: strategy stratified with estimator mean, 17 items (8.5% of 200) for a mean ...
+    """
+    check_positive("error", error)
+    errors = _log_errors(board)
+    if not errors:
+        raise argument_error("board", "a board with predictions of full scores", board)
+    pairs = sorted(errors, key=lambda pair: float(np.mean(errors[pair])))
+    coverage = board.to_frame().groupby(KEYS[:2])["coverage"].mean()
+    honest = [
+        pair
+        for pair in pairs
+        if coverage.loc[pair] >= board.level - SHORTFALL
+        and _is_small(errors[pair] - errors[pairs[0]])
+    ]
+    best = (honest or pairs)[0]
+    alternatives = []
+    for pair in [pair for pair in pairs if pair != best]:
+        differences = errors[pair] - errors[best]
+        alternatives.append(
+            {
+                "strategy": pair[0],
+                "estimator": pair[1],
+                "ratio": float(np.exp(differences.mean())),
+                "as_good": _is_small(differences),
+            }
+        )
+    summary = board.summary().reset_index()
+    is_best = (summary["strategy"] == best[0]) & (summary["estimator"] == best[1])
+    columns = ["n_items", "mae", "width", "coverage", "kendall"]
+    measured = summary.loc[is_best, columns].sort_values("n_items").astype(float)
+    needed, note = smallest_k(measured["n_items"].to_numpy(), measured["mae"].to_numpy(), error)
+    rows: list[Any] = measured.to_dict("records")
+    return Recommendation(
+        strategy=best[0],
+        estimator=best[1],
+        error=float(error),
+        n_items=int(needed) if np.isfinite(needed) else None,
+        n_benchmark=board.n_items,
+        level=board.level,
+        measured=tuple(rows),
+        alternatives=tuple(alternatives),
+        note=note if np.isfinite(needed) else "",
+    )
+
+
+def _log_errors(board: Leaderboard) -> dict[tuple[str, str], FloatArray]:
+    """Logarithm of the error of each hold-out, averaged over the numbers of items.
+
+    By strategy and estimator; pairs without predictions somewhere are left out.
+    """
+    table = board.to_frame()
+    table["mae"] = np.log(np.maximum(table["mae"], 1e-9))
+    out = {}
+    for (strategy, estimator), rows in table.groupby(KEYS[:2], sort=False):
+        wide = rows.pivot_table(index=["split", "seed"], columns="n_items", values="mae")
+        if rows["mae"].notna().all() and len(wide):
+            out[str(strategy), str(estimator)] = wide.mean(axis=1).to_numpy(float)
+    return out
+
+
+def _is_small(differences: FloatArray) -> bool:
+    """Whether paired differences have a mean below twice its standard error."""
+    if len(differences) < 2:
+        return bool(differences.mean() <= 0)
+    return bool(differences.mean() <= 2 * differences.std(ddof=1) / np.sqrt(len(differences)))
+
+
+def smallest_k(k: FloatArray, value: FloatArray, target: float) -> tuple[float, str]:
+    """Number of items at which an error falls to a target, by interpolation on logarithmic scales.
+
+    Args:
+        k: the measured numbers of items, rising.
+        value: the error at each; made nonincreasing.
+        target: the greatest error wanted.
+
+    Returns:
+        The whole number of items (NaN beyond the measured ones), and a flag.
+    """
+    value = np.minimum.accumulate(value)
+    if value[-1] > target:
+        return np.nan, f"more than the {k[-1]:g} items measured"
+    if value[0] <= target:
+        return float(k[0]), "or fewer: the smallest k measured is enough"
+    index = int(np.argmax(value <= target))
+    share = 1.0
+    if np.isfinite(value[index - 1]) and value[index] > 0:
+        ends = np.log(value[[index - 1, index]])
+        share = (ends[0] - np.log(target)) / (ends[0] - ends[1])
+    needed = np.exp((1 - share) * np.log(k[index - 1]) + share * np.log(k[index]))
+    return float(np.ceil(needed - 1e-9)), ""

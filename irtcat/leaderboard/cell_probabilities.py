@@ -20,7 +20,7 @@ from irtcat._common.checks import (
     check_interval,
     shorten,
 )
-from irtcat._common.progress import ProgressOption, with_progress
+from irtcat._common.progress import ProgressOption, Steps, with_progress
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting import fit
 from irtcat.fitting.features.columns import features_of
@@ -236,16 +236,8 @@ def cell_task(
             names = shorten(list(np.asarray(ids)[~has_any]))
             flags.append(f"{what} without answers, predicted as typical ones: {names}")
     weights = np.ones(answers.shape) if responses.trials is None else responses.trials.astype(float)
-    subject, item = _features(responses, subject_features, item_features)
-    task = CellTask(
-        answers=answers,
-        weights=weights,
-        subject_features=subject,
-        item_features=item,
-        dims=dims,
-        seed=seed,
-    )
-    return task, tuple(flags)
+    features = _features(responses, subject_features, item_features)
+    return CellTask(answers, weights, *features, dims, seed), tuple(flags)
 
 
 def _features(
@@ -253,20 +245,16 @@ def _features(
 ) -> tuple[FeatureColumns | None, FeatureColumns | None]:
     """The features of subjects and of items as centred columns."""
     known = features_of(responses, subject_features, item_features, True)
+
+    def centred(found: Any, rows: Any) -> FeatureColumns | None:
+        if found is None:
+            return None
+        design, x = found
+        return FeatureColumns(x[rows] - x[rows].mean(axis=0), design.block_of)
+
     if known is None:
         return None, None
-    subject = item = None
-    if known.subject is not None:
-        design, x = known.subject
-        subject = _centred(x[known.codes], design.block_of)
-    if known.item is not None:
-        design, x = known.item
-        item = _centred(x, design.block_of)
-    return subject, item
-
-
-def _centred(x: FloatArray, block: np.ndarray) -> FeatureColumns:
-    return FeatureColumns(x - x.mean(axis=0), block)
+    return centred(known.subject, known.codes), centred(known.item, slice(None))
 
 
 def predicted_cells(task: CellTask) -> tuple[FloatArray, FloatArray, LogisticFactors]:
@@ -328,10 +316,6 @@ def main_effects(answers: FloatArray) -> FloatArray:
     return expit(effects[0][:, None] + effects[1] - logit(overall))
 
 
-def _factors(task: CellTask) -> FloatArray:
-    return predicted_cells(task)[0]
-
-
 def _plug_in(task: CellTask) -> FloatArray:
     """The 2PL with point estimates of items and abilities."""
     responses = Responses.from_array(task.answers)
@@ -340,7 +324,10 @@ def _plug_in(task: CellTask) -> FloatArray:
 
 
 CELL_METHODS: dict[str, tuple[Callable[[CellTask], FloatArray], str]] = {
-    "factors": (_factors, "`cells`: factors of subjects and items, calibrated"),
+    "factors": (
+        lambda task: predicted_cells(task)[0],
+        "`cells`: factors of subjects and items, calibrated",
+    ),
     "2pl": (_plug_in, "a fitted 2PL at the posterior mean of each ability (right/wrong answers)"),
     "main effects": (lambda task: main_effects(task.answers), "shares of the item and the subject"),
 }
@@ -461,15 +448,14 @@ def evaluate_cells(
         raise argument_error("methods", must, list(methods))
     rows: list[dict[str, Any]] = []
     pooled: dict[str, list[tuple[FloatArray, FloatArray]]] = {method: [] for method in methods}
-    for n_done, seed in enumerate(seeds):
+    begin = Steps(progress, len(seeds) * len(methods))
+    for seed in seeds:
         is_hidden = np.random.default_rng(seed).random(task.answers.shape) < hidden
         is_hidden &= data.observed
         left = _with_hidden(task, is_hidden, seed)
         truth = task.answers[is_hidden]
-        for k, method in enumerate(methods):
-            if progress is not None:
-                done = n_done * len(methods) + k
-                progress(done, len(seeds) * len(methods), f"seed {seed}: {method}")
+        for method in methods:
+            begin(f"seed {seed}: {method}")
             p = np.clip(CELL_METHODS[method][0](left)[is_hidden], 0, 1)
             rows.append({"method": method, "seed": seed, **_metrics(p, truth)})
             pooled[method].append((p, truth))

@@ -1,7 +1,7 @@
 """The answers of two models, or of the models of two recipes, that are compared."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,11 @@ class ModelPair(NamedTuple):
     strata: FloatArray
     """Indicators of strata but one, all items x strata."""
 
+    @property
+    def effective(self) -> float:
+        """The number of items run with equal weights that would vary as much."""
+        return 1 / float(self.weights @ self.weights)
+
 
 class PairRuns(NamedTuple):
     """What is known of the runs of both models on these items."""
@@ -85,8 +90,10 @@ def read_models(
 ) -> tuple[tuple[str, str], ModelPair, PairRuns, bool, list[str]]:
     """Both models' answers by item, whether the items are a probability sample, and flags."""
     reference = responses if calibration is None else calibration
-    names, members, sources, new_row, old_row = _rows(
-        reference, calibration, subset, responses, new, old, recipe
+    names, members, sources = _names(calibration, subset, responses, new, old, recipe)
+    new_row, old_row = (
+        _answers_of(source, models, reference)
+        for source, models in zip(sources, members, strict=True)
     )
     both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
     flags = _differences_of_runs(members, sources)
@@ -144,33 +151,17 @@ def read_models(
     return names, pair, runs, sampled, flags
 
 
-def _rows(
-    reference: Responses,
-    calibration: Responses | None,
-    subset: Any,
-    responses: Responses,
-    new: str | None,
-    old: str | None,
-    recipe: Any,
-) -> tuple[tuple[str, str], list[list[str]], tuple[Responses, Responses], Answers, Answers]:
-    """Names of both models or recipes, their models, the responses with these, and the answers."""
-    if recipe is not None:
-        names, members = _recipes(responses, recipe, new, old)
-        rows = [_seeds(responses, models, reference) for models in members]
-        return names, members, (responses, responses), rows[0], rows[1]
-    names, sources = _names(calibration, subset, responses, new, old)
-    rows = [_answers(source, name, reference) for source, name in zip(sources, names, strict=True)]
-    return names, [[name] for name in names], sources, rows[0], rows[1]
-
-
 def _names(
     calibration: Responses | None,
     subset: Any,
     responses: Responses,
     new: str | None,
     old: str | None,
-) -> tuple[tuple[str, str], tuple[Responses, Responses]]:
-    """Ids of the new and the old model, and the responses that have them."""
+    recipe: Any,
+) -> tuple[tuple[str, str], list[list[str]], tuple[Responses, Responses]]:
+    """Names of the new and the old model or recipe, their models, and the responses with these."""
+    if recipe is not None:
+        return *_recipes(responses, recipe, new, old), (responses, responses)
     new_id = str(responses.subject_ids[-1] if new is None else new)
     old_id = str(responses.subject_ids[0] if old is None else old)
     earlier = calibration if subset is None else None  # it has the old run, maybe of one id
@@ -187,7 +178,8 @@ def _names(
     if new_id == old_id:
         candidates.reverse()
     first = _source_of([responses], new_id, "new")
-    return (new_id, old_id), (first, _source_of(candidates, old_id, "old"))
+    sources = first, _source_of(candidates, old_id, "old")
+    return (new_id, old_id), [[new_id], [old_id]], sources
 
 
 def _recipes(
@@ -195,7 +187,7 @@ def _recipes(
 ) -> tuple[tuple[str, str], list[list[str]]]:
     """Names of two recipes, and the ids of the models that each has trained."""
     ids = [str(subject) for subject in responses.subject_ids]
-    labels = groups_of(recipe, "recipe", [responses.subjects], pd.Index(ids), "subject")
+    labels = groups_of(recipe, "recipe", [responses.subjects], ids, "subject")
     known = [str(name) for name in labels.dropna().unique()]
     if len(known) < 2:
         raise argument_error("recipe", "two recipes or more", known)
@@ -214,9 +206,12 @@ def _recipes(
     return names, members
 
 
-def _seeds(source: Responses, models: Sequence[str], reference: Responses) -> Answers:
-    """The answers of a recipe's models, as those of numbered trials; all answered, or none."""
-    scores = np.column_stack([_answers(source, name, reference).mean for name in models])
+def _answers_of(source: Responses, models: Sequence[str], reference: Responses) -> Answers:
+    """The answers of a model; of a recipe's models as numbered trials, all answered, or none."""
+    rows = [_answers(source, name, reference) for name in models]
+    if len(rows) == 1:
+        return rows[0]
+    scores = np.column_stack([row.mean for row in rows])
     mean = scores.mean(axis=1)
     return Answers(mean, np.where(np.isnan(mean), 0, len(models)), scores)
 
@@ -230,14 +225,13 @@ def _judges(
     if BASE_ITEM not in reference.items:
         advice = f'Read them with Responses.from_long(table, facets="{judges}").'
         raise argument_error("judges", "a facet of the responses", judges, advice)
-    ids = pd.Index([str(item) for item in item_ids])
-    labels = groups_of(judges, "judges", [reference.items], ids, "item")
+    labels = groups_of(judges, "judges", [reference.items], item_ids, "item")
     codes, names = pd.factorize(labels.astype(str))
     if len(names) < MIN_NUMBERED:
         n = "1 judge" if len(names) == 1 else f"{len(names)} judges"
         flags.append(f"{n}: whether other judges would agree is not identified")
         return None
-    items = groups_of(BASE_ITEM, "judges", [reference.items], ids, "item")
+    items = groups_of(BASE_ITEM, "judges", [reference.items], item_ids, "item")
     if pd.Series(codes).groupby(items.to_numpy()).nunique().max() < len(names):
         flags.append("no item judged by all judges: whether others would agree is not identified")
         return None
@@ -248,8 +242,7 @@ def _strata(strata: Any, tables: Sequence[Responses], item_ids: np.ndarray) -> F
     """Indicators of the strata of all items, but of the largest one."""
     if strata is None:
         return np.empty((len(item_ids), 0))
-    ids = pd.Index([str(item) for item in item_ids])
-    labels = groups_of(strata, "strata", [table.items for table in tables], ids, "item")
+    labels = groups_of(strata, "strata", [table.items for table in tables], item_ids, "item")
     if labels.isna().any():
         missing = labels.index[labels.isna().to_numpy()]
         raise argument_error("strata", "given for every item", f"none for {brief(missing[0])}")
@@ -273,8 +266,7 @@ def _run_items(reference: Responses, subset: Any) -> tuple[IntArray, FloatArray]
     subset_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
     if subset_ids.ndim != 1 or not len(subset_ids) or len(np.unique(subset_ids)) < len(subset_ids):
         raise argument_error("subset", "a Subset or a list of different item ids", subset)
-    all_items = pd.Index(np.asarray(reference.item_ids, dtype=str))
-    positions = positions_of_ids("subset", subset_ids, all_items)
+    positions = positions_of_ids("subset", subset_ids, reference.item_ids)
     equal = np.full(len(positions), 1 / len(positions))
     return positions, np.asarray(getattr(subset, "weights", equal), float)
 
@@ -283,13 +275,11 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
     """A model's scores on the reference's items, 0 to 1, with its trials."""
     row = int(np.flatnonzero(source.subject_ids == name)[0])
     n_items = reference.n_items
-    present: BoolArray = np.ones(n_items, bool)
-    at: IntArray = np.arange(n_items)
-    if not np.array_equal(source.item_ids, reference.item_ids):
-        index = pd.Index(np.asarray(source.item_ids, str))
-        positions = index.get_indexer(pd.Index(np.asarray(reference.item_ids, str)))
-        present = positions >= 0
-        at = positions[present]
+    positions = pd.Index(np.asarray(source.item_ids, str)).get_indexer(
+        pd.Index(np.asarray(reference.item_ids, str))
+    )
+    present = positions >= 0
+    at = positions[present]
     mean = np.full(n_items, np.nan)
     n_trials = np.zeros(n_items, int)
     values = source.values[row, at]
@@ -366,13 +356,12 @@ def _settings(source: Responses, models: list[str]) -> dict[tuple[str, str], set
 
 
 def cluster_labels(
-    clusters: Any, tables: Sequence[Responses], item_ids: np.ndarray
+    clusters: Any, tables: Sequence[Any], item_ids: np.ndarray
 ) -> tuple[IntArray | None, list[str]]:
     """The number of the cluster of each item, and a flag where there is one item in each."""
     if clusters is None:
         return None, []
-    ids = pd.Index([str(item) for item in item_ids])
-    values = groups_of(clusters, "clusters", [table.items for table in tables], ids, "item")
+    values = groups_of(clusters, "clusters", [table.items for table in tables], item_ids, "item")
     if values.isna().all():
         raise argument_error("clusters", "given for items that both answered", "none of them")
     alone: BoolArray = values.isna().to_numpy()
@@ -384,16 +373,26 @@ def cluster_labels(
     return labels, []
 
 
+MIN_CLUSTERS = 8
+"""With fewer clusters their variance is not known well enough for a verdict."""
+
+
+def few_clusters(labels: IntArray | None) -> int:
+    """The number of clusters where they are too few for a verdict, else 0."""
+    n = 0 if labels is None else int(labels.max()) + 1
+    return n if n < MIN_CLUSTERS else 0
+
+
 def groups_of(
-    groups: Any, argument: str, tables: Sequence[pd.DataFrame], ids: pd.Index, kind: str
+    groups: Any, argument: str, tables: Sequence[pd.DataFrame], ids: Iterable[Any], kind: str
 ) -> pd.Series:
-    """The group of each item or subject; missing where it has none.
+    """The group of each item or subject, by its id as text; missing where it has none.
 
     Args:
         groups: a column of one of the tables, or a mapping from id to group.
         argument: its name, for messages.
         tables: metadata, indexed by id.
-        ids: ids, as text.
+        ids: all ids.
         kind: "item" or "subject".
     """
     if isinstance(groups, str):
@@ -406,13 +405,14 @@ def groups_of(
     elif not isinstance(groups, (Mapping, pd.Series)):
         must = f"a column of the {kind}s, or a mapping from {kind} to group"
         raise argument_error(argument, must, groups)
+    wanted = pd.Index([str(name) for name in ids])
     names = pd.Index([str(name) for name, _ in groups.items()], dtype=object)
-    repeated = names[names.duplicated()].intersection(ids)
+    repeated = names[names.duplicated()].intersection(wanted)
     if len(repeated):
         got = f"several for {brief(repeated[0])}"
         raise argument_error(argument, f"one value for each {kind}", got)
     values = pd.Series([value for _, value in groups.items()], index=names, dtype=object)
-    return values[~names.duplicated()].reindex(ids)
+    return values[~names.duplicated()].reindex(wanted)
 
 
 def _field(calibration: Responses, names: Sequence[str]) -> FloatArray:

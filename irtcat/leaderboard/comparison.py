@@ -11,16 +11,21 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from irtcat._common.checks import argument_error, check_choice, check_interval, is_number
 from irtcat._common.progress import ProgressOption, with_progress
-from irtcat.leaderboard.compared_models import ModelPair, PairRuns, as_compared, read_models
+from irtcat.leaderboard.compared_models import (
+    MIN_CLUSTERS,
+    ModelPair,
+    PairRuns,
+    as_compared,
+    few_clusters,
+    read_models,
+)
 from irtcat.leaderboard.differences import (
-    MOST_ASSISTED,
     Difference,
     PairDesign,
     VarianceParts,
     chosen_method,
-    covariates,
+    design_of,
     noise_between,
-    shares_right,
     widening_of,
 )
 from irtcat.prediction.estimands import ESTIMANDS
@@ -37,9 +42,6 @@ COMPARED = {
 
 POWER = 0.8
 """Power that defines the detectable difference and the number of further items."""
-
-MIN_CLUSTERS = 8
-"""With fewer clusters their variance is not known well enough for a verdict."""
 
 MAX_REPEATS = 100
 """Further trials of each item above which their number is not given."""
@@ -324,18 +326,12 @@ def compare(
     names, pair, runs, sampled, flags = read_models(
         calibration, subset, responses, new, old, mismatch, clusters, reruns, strata, recipe, judges
     )
-    shares = shares_right(pair)
-    columns = covariates(pair, shares)
-    share = len(pair.difference) / pair.n_items
-    noise = noise_between(runs, pair.weights, estimand, 1.0)
-    gains = (
-        estimand == "run" or noise is not None or pair.known_old is None or share <= MOST_ASSISTED
-    )
-    method = chosen_method(method, pair, columns, gains)
-    z = ndtri(0.5 + level / 2)
-    widening = 1.0
+    design = design_of(pair, runs, estimand)
+    noise = noise_between(design, 1.0)
+    design = design._replace(method=chosen_method(method, design, noise))
     if not sampled:
-        widening, note = widening_of(pair, shares, method, runs.unit, level, z, progress)
+        widening, note = widening_of(design, level, progress)
+        design = design._replace(widening=widening)
         flags.append(note)
     if estimand != "run" and noise is not None:
         flags += noise.flags
@@ -345,17 +341,7 @@ def compare(
             f"{one} has one trial and {more} several: its run noise is unknown, and the variance "
             "is that of single runs"
         )
-    design = PairDesign(
-        pair=pair,
-        runs=runs,
-        shares=shares,
-        columns=columns,
-        estimand=estimand,
-        method=method,
-        widening=widening,
-    )
-    conclude = _conclude if scale == "difference" else _conclude_ratio
-    return conclude(names, design, float(level), float(margin), flags)
+    return _concluded(names, design, scale, float(level), float(margin), flags)
 
 
 def check_margin(margin: Any) -> None:
@@ -380,62 +366,115 @@ def _ratio(value: float, se: float) -> float:
     return value / se if se > 0 else float(np.copysign(np.inf, value)) if value else 0.0
 
 
-def _conclude(
-    names: tuple[str, str], design: PairDesign, level: float, margin: float, flags: list[str]
+class _Found(NamedTuple):
+    """The fields of a `Comparison` that depend on its scale."""
+
+    difference: float
+    lower: float
+    upper: float
+    centre: float
+    se: float
+    df: float
+    p_better: float
+    p_value: float
+    p_equivalent: float
+    run_se: float
+
+
+class _Open(NamedTuple):
+    """What would settle an open verdict follows from it.
+
+    Attributes:
+        half: half the width of the interval.
+        q: quantile of its standard error.
+        estimate: what must differ from the margin.
+        parts: the variance of that.
+        margin: the margin that remains.
+    """
+
+    half: float
+    q: float
+    estimate: Difference
+    parts: VarianceParts
+    margin: float
+
+
+def _concluded(
+    names: tuple[str, str],
+    design: PairDesign,
+    scale: str,
+    level: float,
+    margin: float,
+    flags: list[str],
 ) -> Comparison:
     """Interval, verdict and what would settle an open one."""
-    pair, runs, estimand = design.pair, design.runs, design.estimand
-    estimate, parts, run_variance = design.at(1.0)
-    run_se = float(np.sqrt(run_variance))
-    d, k, n = pair.difference, len(pair.difference), pair.n_items
+    find = _difference if scale == "difference" else _relative
+    found, still_open = find(design, level, margin)
+    d, few = design.pair.difference, few_clusters(design.runs.clusters)
+    if np.isinf(found.upper):
+        flags.append("the old score may be 0: the ratio has no upper limit")
     if not d.any():
         flags.append("both gave the same answer to every item run")
+    verdict, p_rerun = verdict_of(found.lower, found.upper, margin), 1.0
+    if few:
+        verdict, are = "cannot tell", "1 cluster is" if few == 1 else f"{few} clusters are"
+        flags.append(f"{are} too few for a verdict: {MIN_CLUSTERS} are needed")
+    else:
+        p_rerun = _same_verdict(verdict, found.centre, still_open.half, margin, found.run_se)
+    more_items, more_repeats = _needed(design, still_open) if verdict == "cannot tell" else (0, 0)
+    return Comparison(
+        new=names[0],
+        old=names[1],
+        **found._asdict(),
+        verdict=verdict,
+        more_items=more_items,
+        n_items=len(d),
+        n_new_only=int(np.count_nonzero(d > 0)),
+        n_old_only=int(np.count_nonzero(d < 0)),
+        method=design.method,
+        level=level,
+        flags=tuple(flags),
+        estimand=design.estimand,
+        n_all=design.pair.n_items,
+        margin=margin,
+        p_rerun=p_rerun,
+        is_supported=not few,
+        detectable=margin + (still_open.q + float(ndtri(POWER))) * found.se,
+        more_repeats=more_repeats,
+        scale=scale,
+    )
+
+
+def _difference(design: PairDesign, level: float, margin: float) -> tuple[_Found, _Open]:
+    """The difference of the scores."""
+    estimate, parts, run_variance = design.at(1.0)
+    d, k, n = design.pair.difference, len(design.pair.difference), design.pair.n_items
     lowest, highest = -1.0, 1.0
-    if estimand == "run":
+    if design.estimand == "run":
         lowest, highest = (d.sum() - (n - k)) / n, (d.sum() + (n - k)) / n
     q = t_quantile(estimate.df, 0.5 + level / 2)
-    difference = float(np.clip(estimate.difference, lowest, highest))
-    lower = float(np.clip(estimate.centre - q * estimate.se, lowest, highest))
-    upper = float(np.clip(estimate.centre + q * estimate.se, lowest, highest))
-    lower, upper = min(lower, difference), max(upper, difference)
-    verdict = _supported(verdict_of(lower, upper, margin), runs, flags)
+    half = q * estimate.se
+    ends = (estimate.difference, estimate.centre - half, estimate.centre + half)
+    difference, lower, upper = np.clip(ends, lowest, highest).tolist()
     centre = estimate.centre if estimate.centre * difference > 0 else 0.0
     ratio = _ratio(centre, estimate.se)
     p_value, p_equivalent = p_values(estimate.centre, difference, estimate.se, estimate.df, margin)
     if lowest > 0 or highest < 0:
         ratio = float(np.copysign(np.inf, lowest))  # whatever the items not run would give
         p_value = 0.0 if max(lowest, -highest) > margin else p_value
-    p_rerun = _same_verdict(verdict, estimate.centre, q * estimate.se, margin, run_se)
-    needed = _needed(verdict, estimate, parts, estimand, runs, k, n, q, margin)
-    return Comparison(
-        new=names[0],
-        old=names[1],
+    found = _Found(
         difference=difference,
-        lower=lower,
-        upper=upper,
+        lower=min(lower, difference),
+        upper=max(upper, difference),
+        centre=float(estimate.centre),
         se=float(estimate.se),
+        df=float(estimate.df),
         p_better=_probability(estimate.df, ratio),
         p_value=p_value,
-        verdict=verdict,
-        more_items=needed[0],
-        n_items=k,
-        n_new_only=int(np.count_nonzero(d > 0)),
-        n_old_only=int(np.count_nonzero(d < 0)),
-        method=design.method,
-        level=level,
-        flags=tuple(flags),
-        estimand=estimand,
-        n_all=n,
-        df=float(estimate.df),
-        margin=margin,
         p_equivalent=p_equivalent,
-        run_se=run_se,
-        p_rerun=1.0 if _few_clusters(runs) else p_rerun,
-        is_supported=not _few_clusters(runs),
-        detectable=margin + (q + float(ndtri(POWER))) * float(estimate.se),
-        more_repeats=needed[1],
-        centre=float(estimate.centre),
+        run_se=float(np.sqrt(run_variance)),
     )
+    return found, _Open(half, q, estimate, parts, margin)
 
 
 class Closing(NamedTuple):
@@ -454,48 +493,14 @@ class Closing(NamedTuple):
 
 def closing_of(pair: ModelPair, runs: PairRuns, margin: float, level: float) -> Closing:
     """The "paired" interval for the estimand "model" of two models that answered all items."""
-    shares = shares_right(pair)
-    design = PairDesign(
-        pair=pair,
-        runs=runs,
-        shares=shares,
-        columns=covariates(pair, shares),
-        estimand="model",
-        method="paired",
-        widening=1.0,
-    )
-    estimate = design.at(1.0)[0]
+    estimate = design_of(pair, runs, "model").at(1.0)[0]
     half = t_quantile(estimate.df, 0.5 + level / 2) * estimate.se
     ratio = _ratio(estimate.centre + margin, estimate.se)
     return Closing(estimate.centre - half, estimate.centre + half, _probability(estimate.df, ratio))
 
 
-def has_few_clusters(runs: PairRuns) -> bool:
-    """Whether there are clusters, and too few for a verdict."""
-    return bool(_few_clusters(runs))
-
-
-def _few_clusters(runs: PairRuns) -> int:
-    """The number of clusters where they are too few for a verdict, else 0."""
-    n = 0 if runs.clusters is None else int(runs.clusters.max()) + 1
-    return n if n < MIN_CLUSTERS else 0
-
-
-def _supported(verdict: str, runs: PairRuns, flags: list[str]) -> str:
-    """The verdict; "cannot tell", and a flag, where clusters are too few."""
-    n = _few_clusters(runs)
-    if not n:
-        return verdict
-    few = "1 cluster is" if n == 1 else f"{n} clusters are"
-    flags.append(f"{few} too few for a verdict: {MIN_CLUSTERS} are needed")
-    return "cannot tell"
-
-
-def _conclude_ratio(
-    names: tuple[str, str], design: PairDesign, level: float, margin: float, flags: list[str]
-) -> Comparison:
+def _relative(design: PairDesign, level: float, margin: float) -> tuple[_Found, _Open]:
     """The same for new / old - 1: all R for which the interval of new - R old holds 0."""
-    pair, runs = design.pair, design.runs
 
     def distance(ratio: float, sign: int) -> float:
         """How far the interval of new - R old is above (1) or below (-1) 0."""
@@ -513,14 +518,8 @@ def _conclude_ratio(
     else:
         lower = brentq(distance, 0.0, best, args=(1,)) if distance(0.0, 1) > 0 else 0.0
         upper = next((r for r in best + 2.0 ** np.arange(-4, 21) if distance(r, -1) > 0), np.inf)
-    if np.isinf(upper):
-        flags.append("the old score may be 0: the ratio has no upper limit")
-    elif upper > best:
+    if best < upper < np.inf:
         upper = brentq(distance, best, upper, args=(-1,))
-    difference = best - 1
-    if not pair.difference.any():
-        flags.append("both gave the same answer to every item run")
-    verdict = _supported(verdict_of(lower - 1, upper - 1, margin), runs, flags)
     near, far = (1 + margin, 1 - margin) if best >= 1 else (1 - margin, 1 + margin)
     sign = 1 if best >= 1 else -1
     estimate, parts, _ = design.at(near)
@@ -535,40 +534,19 @@ def _conclude_ratio(
     se, run_se = middle.se / old_score, float(np.sqrt(run_variance)) / old_score
     q = t_quantile(middle.df, 0.5 + level / 2)
     half = (upper - lower) / 2 if np.isfinite(upper) else q * se
-    p_rerun = _same_verdict(verdict, difference, half, margin, run_se)
-    needed = _needed(
-        verdict, estimate, parts, design.estimand, runs, len(pair.difference), pair.n_items, q, 0.0
-    )
-    return Comparison(
-        new=names[0],
-        old=names[1],
-        difference=difference,
+    found = _Found(
+        difference=best - 1,
         lower=lower - 1,
         upper=upper - 1,
+        centre=best - 1,
         se=float(se),
+        df=float(middle.df),
         p_better=_probability(equal.df, _ratio(equal.centre, equal.se)),
         p_value=p_value,
-        verdict=verdict,
-        more_items=needed[0],
-        n_items=len(pair.difference),
-        n_new_only=int(np.count_nonzero(pair.difference > 0)),
-        n_old_only=int(np.count_nonzero(pair.difference < 0)),
-        method=design.method,
-        level=level,
-        flags=tuple(flags),
-        estimand=design.estimand,
-        n_all=pair.n_items,
-        df=float(middle.df),
-        margin=margin,
         p_equivalent=p_equivalent,
         run_se=run_se,
-        p_rerun=1.0 if _few_clusters(runs) else p_rerun,
-        is_supported=not _few_clusters(runs),
-        detectable=margin + (q + float(ndtri(POWER))) * float(se),
-        more_repeats=needed[1],
-        centre=difference,
-        scale="ratio",
     )
+    return found, _Open(half, q, estimate, parts, 0.0)
 
 
 def p_values(
@@ -609,28 +587,18 @@ def _same_verdict(verdict: str, centre: float, half: float, margin: float, run_s
     return float(probabilities.get(verdict, 1 - better - worse - equal))
 
 
-def _needed(
-    verdict: str,
-    estimate: Difference,
-    parts: VarianceParts,
-    estimand: str,
-    runs: PairRuns,
-    k: int,
-    n: int,
-    q: float,
-    margin: float,
-) -> tuple[int, int | None]:
+def _needed(design: PairDesign, still_open: _Open) -> tuple[int, int | None]:
     """Further items, and further trials of all items, that settle an open verdict."""
-    if verdict != "cannot tell":
-        return 0, 0
+    _, q, estimate, parts, margin = still_open
+    runs, k, n = design.runs, len(design.pair.difference), design.pair.n_items
     distance = abs(abs(estimate.centre) - margin)
     # Neither items nor trials reduce the part of the judges.
     target = (distance / (q + float(ndtri(POWER)))) ** 2 - parts.judges.value
     total = estimate.se**2 - parts.judges.value
-    if estimand == "domain":
+    if design.estimand == "domain":
         items = np.ceil(k * total / target - 1e-9) - k if target > 0 else np.inf
         return int(np.clip(items, 1, n)), 0
-    rest = 0.0 if estimand == "run" else (parts.rest.value * k / n)
+    rest = 0.0 if design.estimand == "run" else (parts.rest.value * k / n)
     rest += parts.runs.value
     more_items = 0
     if k < n:

@@ -10,7 +10,7 @@ import pandas as pd
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.types import FloatArray
 from irtcat.agreement import holm
-from irtcat.io.convert import as_responses_like
+from irtcat.leaderboard.compared_models import as_compared
 from irtcat.leaderboard.comparison import Comparison, compare, p_values, t_quantile, verdict_of
 from irtcat.prediction.intervals import Variance, total_of
 
@@ -158,11 +158,11 @@ def compare_all(
 
 def _benchmarks(calibration: Any, subset: Any, responses: Any) -> dict[str, tuple[Any, Any, Any]]:
     """Calibration, subset and responses of each benchmark."""
-    if not isinstance(responses, Mapping) or not _holds_data(responses):
-        reference = (
-            None if calibration is None else as_responses_like(calibration, "calibration", None)
-        )
-        return {"": (reference, subset, as_responses_like(responses, "responses", reference))}
+    # A mapping may also have the answers to the items of one benchmark.
+    several = isinstance(responses, Mapping) and len(responses) > 0
+    if not several or not all(hasattr(data, "subject_ids") for data in responses.values()):
+        reference, data = as_compared(calibration, subset, responses)
+        return {"": (reference, subset, data)}
     out = {}
     for name, data in responses.items():
         parts = []
@@ -170,16 +170,11 @@ def _benchmarks(calibration: Any, subset: Any, responses: Any) -> dict[str, tupl
             if given is not None and (not isinstance(given, Mapping) or name not in given):
                 raise argument_error(argument, f"a mapping with the benchmark {name}", given)
             parts.append(None if given is None else given[name])
-        reference = None if parts[0] is None else as_responses_like(parts[0], "calibration", None)
-        out[str(name)] = (reference, parts[1], as_responses_like(data, "responses", reference))
+        reference, data = as_compared(parts[0], parts[1], data)
+        out[str(name)] = (reference, parts[1], data)
     if TOTAL in out:
         raise argument_error("responses", f"of benchmarks with other names than {TOTAL}", TOTAL)
     return out
-
-
-def _holds_data(mapping: Mapping[Any, Any]) -> bool:
-    """Whether a mapping has responses of benchmarks, and not answers of one."""
-    return all(hasattr(value, "subject_ids") for value in mapping.values()) and bool(mapping)
 
 
 def _shares(weights: Mapping[str, float] | None, names: list[str]) -> FloatArray:

@@ -126,9 +126,8 @@ def _values(scores: Any) -> tuple[FloatArray, np.ndarray, np.ndarray]:
     must = "a table of models x benchmarks, or a table with the columns model, benchmark and score"
     frame = as_pandas(scores)
     if frame is None and isinstance(scores, Mapping):
-        frame = pd.DataFrame.from_dict(
-            {str(model): dict(row) for model, row in scores.items()}, orient="index"
-        )
+        by_model = {str(model): dict(row) for model, row in scores.items()}
+        frame = pd.DataFrame.from_dict(by_model, orient="index")
     if frame is None:
         try:
             matrix = np.asarray(scores, float)
@@ -137,9 +136,8 @@ def _values(scores: Any) -> tuple[FloatArray, np.ndarray, np.ndarray]:
         if matrix.ndim != 2:
             raise argument_error("scores", must, f"an array of {matrix.ndim} dimensions")
         rows, columns = (range(1, size + 1) for size in matrix.shape)
-        frame = pd.DataFrame(
-            matrix, [f"model{i}" for i in rows], [f"benchmark{j}" for j in columns]
-        )
+        names = [f"model{i}" for i in rows], [f"benchmark{j}" for j in columns]
+        frame = pd.DataFrame(matrix, *names)
     if set(LONG) <= set(frame.columns):
         frame = _pivoted(frame)
     elif "model" in frame.columns:
@@ -259,9 +257,8 @@ def feature_columns(table: Any, models: np.ndarray) -> FloatArray:
     frame = check_features(table, "model_features", "model")
     missing = [model for model in models if model not in frame.index]
     if missing:
-        raise argument_error(
-            "model_features", "a row of every model", f"none of {brief(missing[0])}"
-        )
+        got = f"none of {brief(missing[0])}"
+        raise argument_error("model_features", "a row of every model", got)
     frame = frame.loc[list(models)]
     for name in frame.columns:
         if frame[name].dtype == object or pd.api.types.is_string_dtype(frame[name]):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from irtcat._common.checks import argument_error
 from irtcat._common.progress import Progress, Steps
@@ -42,6 +42,10 @@ FEWEST_COMMON = 0.5
 """Least share of the items run that both models of a calibrated pair have answered."""
 
 
+NONE = Variance(0.0, np.inf)
+"""No variance."""
+
+
 class Difference(NamedTuple):
     """A difference and its standard error; ``centre`` is the centre of the interval."""
 
@@ -71,7 +75,7 @@ class VarianceParts(NamedTuple):
     """Effects of whole runs."""
     independent: bool
     """Whether V and W are estimated from different things."""
-    judges: Variance = Variance(0.0, np.inf)
+    judges: Variance = NONE
     """The choice of judges, which further trials do not reduce."""
 
 
@@ -83,47 +87,68 @@ class PairDesign(NamedTuple):
     shares: FloatArray
     columns: FloatArray
     estimand: str
-    method: str
-    widening: float
+    method: str = "paired"
+    widening: float = 1.0
 
     def at(self, ratio: float) -> tuple[Difference, VarianceParts, float]:
         """The estimate of new - R old, the parts of its variance, and that of the runs alone."""
         pair, runs = self.pair, self.runs
         if ratio != 1:
             pair = pair._replace(difference=runs.new.mean - ratio * runs.old.mean)
-        noise = noise_between(runs, pair.weights, self.estimand, ratio)
-        share = len(pair.difference) / pair.n_items
-        residuals = _residuals(pair.difference, pair, self.columns, self.method)
-        parts = _parts(pair, runs, noise, residuals, self.shares, self.estimand, self.method, ratio)
+        design, noise = self._replace(pair=pair), noise_between(self, ratio)
+        residuals = _residuals(design)
+        parts = _parts(design, noise, residuals, ratio)
         if self.estimand != "run" and runs.judges is not None and runs.clusters is not None:
             effect = judge_effect(pair.difference, pair.weights, runs.clusters, runs.judges)
             parts = parts._replace(judges=effect)
         if self.estimand == "run" and runs.clusters is None:
-            estimate = _estimate(pair.difference, pair, self.columns, self.method, runs.unit)
+            estimate = _estimate(design)
             estimate = estimate._replace(se=estimate.se * self.widening)
         else:
-            estimate = _combined(pair, runs, residuals, parts, share, self.widening)
+            estimate = _combined(design, residuals, parts)
         run_variance = noise.answers.value + noise.runs.value if noise else parts.items.value
         return estimate, parts, run_variance
 
 
-def noise_between(runs: PairRuns, weights: FloatArray, estimand: str, ratio: float) -> Noise | None:
+def design_of(pair: ModelPair, runs: PairRuns, estimand: str) -> PairDesign:
+    """The "paired" design; the shares of calibrated models that are right are covariates."""
+    is_observed = ~np.isnan(pair.field)
+    counts = is_observed.sum(axis=0)
+    total = np.where(is_observed, pair.field, 0).sum(axis=0)
+    shares = np.divide(total, counts, out=np.full(pair.n_items, 0.5), where=counts > 0)
+    return PairDesign(pair, runs, shares, _covariates(pair, shares), estimand)
+
+
+def _covariates(pair: ModelPair, shares: FloatArray) -> FloatArray:
+    """Covariates of every item: strata, share right, and the old model's answer if known."""
+    known = [] if pair.known_old is None else [pair.known_old]
+    return np.column_stack([pair.strata, shares, *known])
+
+
+def noise_between(design: PairDesign, ratio: float) -> Noise | None:
     """The variance of new - R old that is due to the runs, or to the seeds; None if unknown."""
-    if estimand == "recipe":
+    runs, weights = design.runs, design.pair.weights
+    if design.estimand == "recipe":
         new, old = seed_variances(runs.new, runs.old, weights)
-        return Noise(Variance(0.0, np.inf), total_of(new, old.times(ratio**2)), ())
+        return Noise(NONE, total_of(new, old.times(ratio**2)), ())
     return noise_of(runs.new, runs.old, weights, runs.clusters, runs.reliability, ratio)
 
 
-def chosen_method(method: str, pair: ModelPair, columns: FloatArray, gains: bool) -> str:
+def chosen_method(method: str, design: PairDesign, noise: Noise | None) -> str:
     """The method; "auto" is "assisted" where that gains and enough items were run."""
-    k, n_covariates = len(pair.difference), columns.shape[1]
+    pair, n_covariates = design.pair, design.columns.shape[1]
+    k, is_known = len(pair.difference), pair.known_old is not None
     if method == "auto":
+        gains = (
+            design.estimand == "run"
+            or noise is not None
+            or not is_known
+            or k / pair.n_items <= MOST_ASSISTED
+        )
         enough = k >= FEWEST_PER_COVARIATE * (n_covariates + 1)
-        known = pair.known_old is not None or pair.strata.shape[1] > 0
-        if not (known and enough and gains):
+        if not (gains and enough and (is_known or pair.strata.shape[1])):
             return "paired"
-        greatest = float(_regression(pair.weights, columns[pair.at])[2].max())
+        greatest = float(_regression(pair.weights, design.columns[pair.at])[2].max())
         return "assisted" if greatest <= MAX_LEVERAGE else "paired"
     if method == "assisted" and k <= n_covariates + 2:
         must = f"paired for fewer than {n_covariates + 3} items"
@@ -140,72 +165,57 @@ def _padded(variance: Variance, effective: float, unit: float) -> Variance:
 
 
 def _parts(
-    pair: ModelPair,
-    runs: PairRuns,
-    noise: Noise | None,
-    residuals: _Residuals,
-    shares: FloatArray,
-    estimand: str,
-    method: str,
-    ratio: float,
+    design: PairDesign, noise: Noise | None, residuals: _Residuals, ratio: float
 ) -> VarianceParts:
     """The variance of the choice of items, and what the estimand adds with all items run."""
-    w, k = pair.weights, len(pair.difference)
-    effective = 1 / float(w @ w)
+    pair, runs = design.pair, design.runs
+    w, effective = pair.weights, pair.effective
     items = mean_variance(w, residuals.values, runs.clusters)
     items = Variance(items.value, max(items.df - len(residuals.slopes), 1.0))
     items = _padded(items, effective, runs.unit)
-    no_variance = Variance(0.0, np.inf)
-    effects = noise.runs if noise else no_variance
-    if estimand == "run":
-        return VarianceParts(items, no_variance, no_variance, independent=True)
-    if estimand == "domain":
+    effects = noise.runs if noise else NONE
+    if design.estimand == "run":
+        return VarianceParts(items, NONE, NONE, independent=True)
+    if design.estimand == "domain":
         plain = mean_variance(w, pair.difference - residuals.mean, runs.clusters)
-        return VarianceParts(
-            items, _padded(plain, effective, runs.unit), effects, independent=False
-        )
+        plain = _padded(plain, effective, runs.unit)
+        return VarianceParts(items, plain, effects, independent=False)
     if noise is not None:
         return VarianceParts(items, noise.answers, effects, independent=True)
     rest = items.value
-    if method == "assisted" and pair.known_old is not None:
+    if design.method == "assisted" and pair.known_old is not None:
         slope = float(residuals.slopes[-1])
         lost = max(ratio**2 - (ratio + slope) ** 2, 0.0)
-        rest += lost * unexplained_variance(pair.known_old, shares) / k
+        rest += lost * unexplained_variance(pair.known_old, design.shares) / len(w)
     return VarianceParts(items, Variance(rest, items.df), effects, independent=False)
 
 
-def _combined(
-    pair: ModelPair,
-    runs: PairRuns,
-    residuals: _Residuals,
-    parts: VarianceParts,
-    share: float,
-    widening: float,
-) -> Difference:
+def _combined(design: PairDesign, residuals: _Residuals, parts: VarianceParts) -> Difference:
     """The difference with the standard error of the estimand."""
-    effective = 1 / float(pair.weights @ pair.weights)
-    items, rest = parts.items.times((1 - share) * widening**2), parts.rest.times(share)
+    pair = design.pair
+    share = len(pair.difference) / pair.n_items
+    items, rest = parts.items.times((1 - share) * design.widening**2), parts.rest.times(share)
     if not parts.independent:
-        df = min(items.df, rest.df)
-        items, rest = Variance(items.value + rest.value, df), Variance(0.0, np.inf)
+        items, rest = Variance(items.value + rest.value, min(items.df, rest.df)), NONE
     total = total_of(items, rest, parts.runs, parts.judges)
     # The added items are a guess of the items not run: what the others gave is not moved to 0.
     unknown = 1 - share if parts.independent else 1.0
-    shrunk = 1 - unknown * 2 / (effective + 2) if runs.unit else 1.0
+    shrunk = 1 - unknown * 2 / (pair.effective + 2) if design.runs.unit else 1.0
     difference = residuals.mean + residuals.shift
     centre = residuals.mean * shrunk + residuals.shift
     return Difference(difference, centre, float(np.sqrt(total.value)), max(total.df, 1.0))
 
 
-def _residuals(d: FloatArray, pair: ModelPair, columns: FloatArray, method: str) -> _Residuals:
+def _residuals(design: PairDesign) -> _Residuals:
     """Differences less their mean, or leave-one-out residuals of their regression."""
-    k, w = len(d), pair.weights
-    mean = float(w @ d)
-    if method != "assisted":
+    d, w, z = design.pair.difference, design.pair.weights, design.columns
+    k, mean = len(d), float(w @ d)
+    if design.method != "assisted":
         return _Residuals(mean, 0.0, d - mean, np.empty(0))
-    centred, solve, leverage = _regression(w, columns[pair.at])
+    run = z[design.pair.at]
+    centred, solve, leverage = _regression(w, run)
     slopes = solve @ (np.sqrt(w * k) * (d - mean))
-    shift = float((columns.mean(axis=0) - w @ columns[pair.at]) @ slopes)
+    shift = float((z.mean(axis=0) - w @ run) @ slopes)
     # Leave-one-out residuals correct for slopes fitted to the same items.
     residual = (d - mean - centred @ slopes) / np.maximum(1 - leverage, 1 / k)
     return _Residuals(mean, shift, residual, slopes)
@@ -219,59 +229,32 @@ def _regression(w: FloatArray, z: FloatArray) -> tuple[FloatArray, FloatArray, F
     return centred, solve, np.einsum("ij,ji->i", root_weights * centred, solve)
 
 
-def _estimate(
-    d: FloatArray, pair: ModelPair, columns: FloatArray, method: str, unit: float
-) -> Difference:
+def _estimate(design: PairDesign) -> Difference:
     """The difference of full scores of these runs."""
-    k, n, w = len(d), pair.n_items, pair.weights
-    mean, shift, residual, _ = _residuals(d, pair, columns, method)
-    effective = 1 / float(w @ w)
-    if not unit and np.ptp(d) == 0:
+    pair, unit = design.pair, design.runs.unit
+    k, n, effective = len(pair.difference), pair.n_items, pair.effective
+    mean, shift, residual, _ = _residuals(design)
+    if not unit and np.ptp(pair.difference) == 0:
         unit = 1.0  # equal differences so far are not certainty
     added = 2 if unit else 0
-    spread = float(w @ residual**2) * effective + added * unit**2
+    spread = float(pair.weights @ residual**2) * effective + added * unit**2
     variance = spread / (effective + added if unit else max(effective - 1, 1.0))
     se = np.sqrt((1 - k / n) * variance / (effective + added))
     centre = mean * effective / (effective + added) if k < n else mean
     return Difference(mean + shift, centre + shift, float(se))
 
 
-def shares_right(pair: ModelPair) -> FloatArray:
-    """Share of the calibrated models that are right on every item."""
-    is_observed = ~np.isnan(pair.field)
-    counts = is_observed.sum(axis=0)
-    total = np.where(is_observed, pair.field, 0).sum(axis=0)
-    return np.divide(total, counts, out=np.full(pair.n_items, 0.5), where=counts > 0)
-
-
-def covariates(pair: ModelPair, shares: FloatArray) -> FloatArray:
-    """Covariates of every item: strata, share right, and the old model's answer if known."""
-    columns = [pair.strata, shares]
-    if pair.known_old is not None:
-        columns.append(pair.known_old)
-    return np.column_stack(columns)
-
-
-def widening_of(
-    pair: ModelPair,
-    shares: FloatArray,
-    method: str,
-    unit: float,
-    level: float,
-    z: float,
-    progress: Progress | None,
-) -> tuple[float, str]:
+def widening_of(design: PairDesign, level: float, progress: Progress | None) -> tuple[float, str]:
     """Factor by which intervals must be widened to cover pairs of calibrated models."""
+    pair, z = design.pair, ndtri(0.5 + level / 2)
     note = "items not drawn at random"
     answered = ~np.isnan(pair.field)
     run = answered[:, pair.at].astype(np.float32)
     common = run @ run.T  # number of the items run that both models of a pair have answered
     least = max(2.0, FEWEST_COMMON * len(pair.at))
-    if method == "assisted":
-        least = max(least, covariates(pair, shares).shape[1] + 3.0)
-    outside = np.ones(pair.n_items, bool)
-    outside[pair.at] = False
-    usable = np.asarray(answered[:, outside].any(axis=1))
+    if design.method == "assisted":
+        least = max(least, design.columns.shape[1] + 3.0)
+    usable = np.asarray(np.delete(answered, pair.at, axis=1).any(axis=1))
     one, other = np.nonzero(np.triu((common >= least) & usable & usable[:, None], 1))
     n_models = len(np.union1d(one, other))
     order = np.random.default_rng(0).permutation(len(one))  # so that ties have no order
@@ -284,12 +267,10 @@ def widening_of(
     begin, ratios = Steps(progress, len(close)), []
     for number, at in enumerate(close, start=1):
         begin(f"Pair {number} of {len(close)} of calibrated models")
-        models = pair.field[[one[at], other[at]]]
-        similar, similar_shares, true = _similar(pair, shares, *models)
-        if similar.weights.sum() == 0 or len(similar.at) == similar.n_items:
+        similar, true = _similar(design, *pair.field[[one[at], other[at]]])
+        if similar.pair.weights.sum() == 0 or len(similar.pair.at) == similar.pair.n_items:
             continue
-        columns = covariates(similar, similar_shares)
-        estimate = _estimate(similar.difference, similar, columns, method, unit)
+        estimate = _estimate(similar)
         ratios.append(abs(estimate.centre - true) / max(estimate.se, 1e-12))
     if n_models >= FEWEST_MODELS and ratios:
         wider = float(np.quantile(ratios, level, method="higher")) / z
@@ -303,14 +284,11 @@ def widening_of(
     return wider, f"{note}: interval widened x {wider:.2f}, {reason}"
 
 
-def _similar(
-    pair: ModelPair, shares: FloatArray, first: FloatArray, second: FloatArray
-) -> tuple[ModelPair, FloatArray, float]:
-    """Two calibrated models on the items that both answered: pair, shares right, difference."""
-    both = ~np.isnan(first) & ~np.isnan(second)
-    run = pair.at
-    kept = both[run]
-    items, weights = run[kept], pair.weights[kept]
+def _similar(design: PairDesign, first: FloatArray, second: FloatArray) -> tuple[PairDesign, float]:
+    """Two calibrated models on the items that both answered, and their difference."""
+    pair, both = design.pair, ~np.isnan(first) & ~np.isnan(second)
+    kept = both[pair.at]
+    items, weights = pair.at[kept], pair.weights[kept]
     position = np.cumsum(both) - 1  # among the items that both answered
     similar = pair._replace(
         difference=(first - second)[items],
@@ -320,4 +298,6 @@ def _similar(
         known_old=None if pair.known_old is None else second[both],
         strata=pair.strata[both],
     )
-    return similar, shares[both], float((first - second)[both].mean())
+    shares = design.shares[both]
+    moved = design._replace(pair=similar, shares=shares, columns=_covariates(similar, shares))
+    return moved, float((first - second)[both].mean())

@@ -1,7 +1,6 @@
 """The smallest gap between two subjects that k items rank right, measured on held-out pairs."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,15 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_count, check_interval
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.leaderboard.board import KEYS, Leaderboard, Run, subject_draws
+from irtcat.leaderboard.board import (
+    KEYS,
+    Leaderboard,
+    Run,
+    in_order_of,
+    runs_by_key,
+    smallest_k,
+    subject_draws,
+)
 
 BIN = 0.0025
 """Width of the bins in which pairs are pooled, in score units: a quarter of a point."""
@@ -70,9 +77,8 @@ def reliable_gaps(
     draws = subject_draws(board.n_subjects, n, seed)
     tail = (1 - level) / 2
     rows = []
-    runs = sorted(board.runs, key=lambda run: run[:3])
-    for key, group in groupby(runs, key=lambda run: run[:3]):
-        pairs = [_pairs(run.usable(), seed) for run in group]
+    for key, runs in runs_by_key(board):
+        pairs = [_pairs(run, seed) for run in runs]
         gap, right, one, other = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
         fold = np.repeat(np.arange(len(pairs)), [len(part[0]) for part in pairs])
         times = subject_draws(len(pairs), n, seed + 1)  # hold-outs are resampled like subjects
@@ -88,19 +94,14 @@ def reliable_gaps(
         ]
         # Without interpolation, since some of them may be infinite.
         low, high = np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
-        flags = (
-            ""
-            if np.isfinite(estimate)
-            else f"no gap is ranked right with probability {confidence:g}"
-        )
+        never = f"no gap is ranked right with probability {confidence:g}"
+        flags = "" if np.isfinite(estimate) else never
         row |= {"gap": 100 * estimate, "lower": 100 * low, "upper": 100 * high}
         row |= {"n_pairs": len(gap), "widest_gap": 100 * gap.max(), "flag": flags}
         rows.append(row)
     if not any(row["n_pairs"] for row in rows):
         raise argument_error("board", "a board with held-out subjects of different scores", board)
-    table = pd.DataFrame(rows).set_index(KEYS)
-    keys = pd.MultiIndex.from_frame(board.table[KEYS].drop_duplicates())
-    return table.reindex(keys[keys.isin(table.index)])
+    return in_order_of(board, rows)
 
 
 def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
@@ -130,31 +131,6 @@ def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
         needed, flag = smallest_k(by_k.index.to_numpy(float), by_k.to_numpy(float), 100 * gap)
         rows.append({"strategy": key[0], "estimator": key[1], "n_items": needed, "flag": flag})
     return pd.DataFrame(rows).set_index(["strategy", "estimator"])
-
-
-def smallest_k(k: FloatArray, value: FloatArray, target: float) -> tuple[float, str]:
-    """Number of items at which an error falls to a target, by interpolation on logarithmic scales.
-
-    Args:
-        k: the measured numbers of items, rising.
-        value: the error at each; made nonincreasing.
-        target: the greatest error wanted.
-
-    Returns:
-        The whole number of items (NaN beyond the measured ones), and a flag.
-    """
-    value = np.minimum.accumulate(value)
-    if value[-1] > target:
-        return np.nan, f"more than the {k[-1]:g} items measured"
-    if value[0] <= target:
-        return float(k[0]), "or fewer: the smallest k measured is enough"
-    index = int(np.argmax(value <= target))
-    share = 1.0
-    if np.isfinite(value[index - 1]) and value[index] > 0:
-        ends = np.log(value[[index - 1, index]])
-        share = (ends[0] - np.log(target)) / (ends[0] - ends[1])
-    needed = np.exp((1 - share) * np.log(k[index - 1]) + share * np.log(k[index]))
-    return float(np.ceil(needed - 1e-9)), ""
 
 
 def order_curve(
@@ -211,10 +187,8 @@ def smallest_gap(gap: FloatArray, chance: FloatArray, confidence: float) -> floa
     index = int(np.argmax(chance >= confidence))
     if index == 0:
         return float(gap[0])
-    rise = chance[index] - chance[index - 1]
-    return float(
-        gap[index - 1] + (gap[index] - gap[index - 1]) * (confidence - chance[index - 1]) / rise
-    )
+    before = slice(index - 1, index + 1)
+    return float(np.interp(confidence, chance[before], gap[before]))
 
 
 def _pairs(run: Run, seed: int) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:

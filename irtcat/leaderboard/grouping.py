@@ -14,8 +14,8 @@ from irtcat._common.checks import argument_error, check_choice, check_count, che
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.io.convert import ResponsesLike, as_responses_like
-from irtcat.leaderboard.compared_models import cluster_labels
-from irtcat.leaderboard.comparison import MIN_CLUSTERS, t_quantile
+from irtcat.leaderboard.compared_models import MIN_CLUSTERS, cluster_labels, few_clusters
+from irtcat.leaderboard.comparison import t_quantile
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import mean_variance, total_of, wilson_interval
 from irtcat.prediction.run_noise import Answers, noise_of_score, read_reruns, run_effect
@@ -218,8 +218,7 @@ def groups(
         flags += notes
         spread, notes = spread_of(data, estimand, labels, reruns)
         flags += notes
-        few = 0 if labels is None else int(labels.max()) + 1
-        if 0 < few < MIN_CLUSTERS:
+        if few := few_clusters(labels):
             flags.append(f"{few} clusters are too few for a verdict: {MIN_CLUSTERS} are needed")
             p = np.ones((len(score), len(score)))
         else:
@@ -330,41 +329,32 @@ def spread_of(
     models = [answers_of(data, row) for row in range(n_models)]
     noises = [noise_of_score(model, weights, known) for model in models]
     of_runs = run_effect([(model, weights) for model in models])
-    trials = np.array([model.n_trials.mean() for model in models])
     flags: list[str] = []
     if estimand == "model" and all(noise is not None for noise in noises):
         totals = [total_of(noise, of_runs) for noise in noises if noise is not None]
         df = min(total.df for total in totals)
         factor = np.diag(np.sqrt([total.value for total in totals]))
-        # The odd trials are in the variances already.
-        return GroupSpread(
-            factor=factor,
-            df=max(df, 1.0),
-            unit=0.0,
-            n_items=n_items,
-            n_trials=n_items * trials,
-            has_run_effects=of_runs.value > 0,
-        ), flags
-    if estimand == "model" and any(model.is_repeated for model in models):
-        flags.append("some models have one trial: the variance is that over the items")
-    labels = np.arange(n_items) if clusters is None else clusters
-    sizes = np.bincount(labels)
-    factor = np.zeros((len(sizes), n_models))
-    for row, model in enumerate(models):
-        centred = model.mean - model.mean.mean()
-        factor[:, row] = np.bincount(labels, centred)
-    factor /= (n_items * np.sqrt(1 - sizes / n_items))[:, None]
-    df = mean_variance(weights, models[0].mean - models[0].mean.mean(), clusters).df
-    if of_runs.value:
-        factor = np.vstack([factor, np.sqrt(of_runs.value) * np.eye(n_models)])
-        df = min(df, of_runs.df)
-    count = np.full(n_models, float(n_items if clusters is None else len(sizes)))
+        unit = 0.0  # the odd trials are in the variances already
+        n_trials = n_items * np.array([model.n_trials.mean() for model in models])
+    else:
+        if estimand == "model" and any(model.is_repeated for model in models):
+            flags.append("some models have one trial: the variance is that over the items")
+        labels = np.arange(n_items) if clusters is None else clusters
+        sizes = np.bincount(labels)
+        centred = [model.mean - model.mean.mean() for model in models]
+        factor = np.stack([np.bincount(labels, row) for row in centred], axis=1)
+        factor /= (n_items * np.sqrt(1 - sizes / n_items))[:, None]
+        df = mean_variance(weights, centred[0], clusters).df
+        if of_runs.value:
+            factor = np.vstack([factor, np.sqrt(of_runs.value) * np.eye(n_models)])
+            df = min(df, of_runs.df)
+        unit, n_trials = unit_of(data), np.full(n_models, float(len(sizes)))
     return GroupSpread(
         factor=factor,
         df=max(df, 1.0),
-        unit=unit_of(data),
+        unit=unit,
         n_items=n_items,
-        n_trials=count,
+        n_trials=n_trials,
         has_run_effects=of_runs.value > 0,
     ), flags
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.dates import as_years
+from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import EM, fit
@@ -26,6 +27,9 @@ GROUPS = "metadata:"
 BEFORE = "before:"
 LEAVE_OUT = "leave-out:"
 BOTTOM, TOP = 0.5, 0.3  # split="ability": calibrate on the bottom half, predict the top 30 %
+
+TOLERANCE = 1e-3
+"""Tolerance of the calibrations, in standard errors: smaller changes hardly affect the scores."""
 
 
 def split_subjects(
@@ -58,22 +62,20 @@ def split_subjects(
         >>> split_subjects(r, "before:date", share=0.2)[1].subject_ids.tolist()
         ['s9', 's10']
     """
-    if split == "random":
+    kind = split if isinstance(split, str) else ""
+    if kind == "random":
         parts = responses.split(share, seed)
-    elif split == "ability":
+    elif kind == "ability":
         parts = _by_ability(responses)
-    elif isinstance(split, str) and split.startswith(GROUPS):
+    elif kind.startswith(GROUPS):
         column = _column(responses, split, GROUPS)
         # Under the prefixed name, so that a column called "ability" is not read as a split.
         metadata = responses.subjects[[column]].set_axis([split], axis=1)
-        parts = replace(responses, subjects=metadata).split(share, seed, by=split)
-        parts = (
-            responses.subset(subjects=parts[0].subject_ids),
-            responses.subset(subjects=parts[1].subject_ids),
-        )
-    elif isinstance(split, str) and split.startswith(BEFORE):
+        low, high = replace(responses, subjects=metadata).split(share, seed, by=split)
+        parts = responses.subset(low.subject_ids), responses.subset(high.subject_ids)
+    elif kind.startswith(BEFORE):
         parts = _by_order(responses, _column(responses, split, BEFORE), share)
-    elif isinstance(split, str) and split.startswith(LEAVE_OUT):
+    elif kind.startswith(LEAVE_OUT):
         parts = _one_group(responses, split)
     else:
         must = f"random, ability, {GROUPS}<column>, {BEFORE}<column> or {LEAVE_OUT}<column>"
@@ -106,13 +108,9 @@ def left_out_groups(responses: Responses, split: str) -> tuple[list[str], list[s
 
 def _column(responses: Responses, split: str, prefix: str) -> str:
     """The column of `Responses.subjects` that a split names."""
-    column = split.removeprefix(prefix)
-    if column not in responses.subjects.columns:
-        known = [
-            kind + str(name)
-            for kind in (GROUPS, BEFORE, LEAVE_OUT)
-            for name in responses.subjects.columns
-        ]
+    column, columns = split.removeprefix(prefix), responses.subjects.columns
+    if column not in columns:
+        known = [f"{kind}{name}" for kind in (GROUPS, BEFORE, LEAVE_OUT) for name in columns]
         raise argument_error("split", f"one of {', '.join(['random', 'ability', *known])}", split)
     return column
 
@@ -164,10 +162,6 @@ def _parts(responses: Responses, low: IntArray, high: IntArray) -> tuple[Respons
     return parts[0], parts[1]
 
 
-TOLERANCE = 1e-3
-"""Tolerance of the calibrations, in standard errors: smaller changes hardly affect the scores."""
-
-
 class ProtocolPlan(NamedTuple):
     """The checked arguments of `evaluate`."""
 
@@ -175,7 +169,6 @@ class ProtocolPlan(NamedTuple):
     estimators: tuple[str, ...]
     n_items: tuple[int, ...]
     seeds: tuple[int, ...]
-    split: str
     share: float
     model: str
     tau: float | None
@@ -197,6 +190,7 @@ class ProtocolPlan(NamedTuple):
 class _Fold(NamedTuple):
     """One split of the subjects, with its calibration."""
 
+    plan: ProtocolPlan
     split: str
     seed: int
     calibration: Responses
@@ -232,7 +226,7 @@ class HoldOuts:
         self.last = fold = _fold(self.plan, self.responses, split, seed, self.last)
         results: list[tuple[dict[str, Any], Run | None]] = []
         for strategy, k in itertools.product(self.plan.strategies, self.plan.n_items):
-            results += _rows(self.plan, fold, strategy, k)
+            results += _rows(fold, strategy, k)
             report(1, f"seed {seed}: {strategy}, k = {k}")
         return results
 
@@ -241,8 +235,7 @@ def _fold(
     plan: ProtocolPlan, responses: Responses, split: str, seed: int, last: _Fold | None
 ) -> _Fold:
     """Split and calibrate; reuse the last fold if the split does not depend on the seed."""
-    is_known = last is not None and last.split == split
-    if last is not None and is_known and not split.startswith(("random", "metadata:")):
+    if last is not None and last.split == split and not split.startswith(("random", GROUPS)):
         return last._replace(seed=seed)
     calibration, held_out = split_subjects(responses, split, seed, plan.share)
     bank: ItemBank | None = None
@@ -264,6 +257,7 @@ def _fold(
         flags = () if fitted.converged else ("calibration not converged",)
     rows = pd.Index(responses.subject_ids).get_indexer(pd.Index(held_out.subject_ids))
     return _Fold(
+        plan=plan,
         split=split,
         seed=seed,
         calibration=calibration,
@@ -276,27 +270,20 @@ def _fold(
     )
 
 
-def _choose(plan: ProtocolPlan, fold: _Fold, strategy: str, k: int) -> Subset:
-    """The subset that all held-out subjects answer, chosen from the calibration subjects."""
-    return select(
-        fold.bank,
-        k,
-        strategy=strategy,
-        calibration=fold.calibration,
-        expect=plan.expect,
-        seed=fold.seed,
-        tau=plan.tau,
-    )
-
-
-def _rows(
-    plan: ProtocolPlan, fold: _Fold, strategy: str, k: int
-) -> Iterable[tuple[dict[str, Any], Run | None]]:
+def _rows(fold: _Fold, strategy: str, k: int) -> Iterable[tuple[dict[str, Any], Run | None]]:
     """Choose, predict with every estimator, and compare; one row and one run for each."""
-    selection_error = ""
+    plan, selection_error = fold.plan, ""
     subset: Subset | None = None
     try:
-        subset = _choose(plan, fold, strategy, k)
+        subset = select(
+            fold.bank,
+            k,
+            strategy=strategy,
+            calibration=fold.calibration,
+            expect=plan.expect,
+            seed=fold.seed,
+            tau=plan.tau,
+        )
     except InputError as error:
         if not plan.lenient:
             raise
@@ -305,15 +292,15 @@ def _rows(
         run, reason = None, selection_error
         if subset is not None:
             try:
-                run = _predict(plan, fold, subset, estimator, strategy)
+                run = _predict(fold, subset, estimator, strategy)
             except InputError as error:
                 if not plan.lenient:
                     raise
                 reason = str(error)
-        yield _row(plan, fold, strategy, estimator, k, run, reason), run
+        yield _row(fold, strategy, estimator, k, run, reason), run
 
 
-def _predict(plan: ProtocolPlan, fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
+def _predict(fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
     """Predictions of the held-out subjects by an estimator."""
     prediction = predict(
         fold.calibration,
@@ -321,15 +308,13 @@ def _predict(plan: ProtocolPlan, fold: _Fold, subset: Subset, estimator: str, st
         fold.held_out,
         bank=fold.bank,
         estimator=estimator,
-        expect=plan.expect,
+        expect=fold.plan.expect,
         prior=fold.prior if ESTIMATORS[estimator].takes_prior else None,
-        level=plan.level,
+        level=fold.plan.level,
         estimand="run",
         pooled=False,
     )
-    items = pd.Index(np.asarray(fold.calibration.item_ids, dtype=str)).get_indexer(
-        pd.Index(np.asarray(subset.item_ids, dtype=str))
-    )
+    items = positions_of_ids("subset", subset.item_ids, fold.calibration.item_ids)
     return Run(
         strategy=strategy,
         estimator=estimator,
@@ -344,18 +329,12 @@ def _predict(plan: ProtocolPlan, fold: _Fold, subset: Subset, estimator: str, st
 
 
 def _row(
-    plan: ProtocolPlan,
-    fold: _Fold,
-    strategy: str,
-    estimator: str,
-    k: int,
-    run: Run | None,
-    reason: str,
+    fold: _Fold, strategy: str, estimator: str, k: int, run: Run | None, reason: str
 ) -> dict[str, Any]:
     """A row of the table."""
     metrics, flags = dict.fromkeys(METRICS, float("nan")), [reason]
     if run is not None:
-        metrics, flags = compare_scores(run.score, run.lower, run.upper, run.truth, plan.top)
+        metrics, flags = compare_scores(run.score, run.lower, run.upper, run.truth, fold.plan.top)
     return {
         "split": fold.split,
         "seed": fold.seed,

@@ -96,7 +96,6 @@ class HorizonFit:
         centre: the mean length M.
         shared: the parameters in `SHARED` by name; -inf for those that the data do not have.
         covariance: of the abilities and then of these parameters; 0 where one is at a bound.
-        at_bounds: names of the parameters at a bound.
         mean: posterior mean of each task's residual difficulty w.
         variance: its posterior variance.
         converged: whether the search ended at a maximum.
@@ -107,7 +106,6 @@ class HorizonFit:
     centre: float
     shared: dict[str, float]
     covariance: FloatArray
-    at_bounds: tuple[str, ...]
     mean: FloatArray
     variance: FloatArray
     converged: bool
@@ -126,24 +124,14 @@ def fit_horizons(tasks: Tasks, tail: float = 0.025) -> HorizonFit:
     tasks, centre = _padded(tasks), float(tasks.lengths.mean())
     variances, which = np.unique(tasks.variances, return_inverse=True)
     has_families, most = tasks.families is not None, int(tasks.trials.max())
-    families = np.zeros(len(which), int) if tasks.families is None else tasks.families
-    n_families = len(which) if tasks.families is None else int(families.max()) + 1
-    static = (n_families, has_families, most, _n_nodes(tasks))
+    families = np.arange(len(which)) if tasks.families is None else tasks.families
+    static = (int(families.max()) + 1, has_families, most, _n_nodes(tasks))
     present = ["slope", "log_sd"]
     present += ["logit_share"] * has_families + ["log_agreement"] * (most > 1)
     with precision("float64"):
-        data = tuple(
-            jnp.asarray(value)
-            for value in (
-                tasks.right.T,
-                tasks.trials.T,
-                tasks.slopes,
-                tasks.lengths - centre,
-                variances,
-                which,
-                np.arange(len(which)) if tasks.families is None else families,
-            )
-        )
+        answers, lengths = (tasks.right.T, tasks.trials.T), tasks.lengths - centre
+        columns = (*answers, tasks.slopes, lengths, variances, which, families)
+        data = tuple(map(jnp.asarray, columns))
         solved, tried = tasks.right.sum(axis=1), tasks.trials.sum(axis=1)
         extreme = np.where(solved == tried, 1, np.where(solved == 0, -1, 0))
         start, bounds = _start(tasks, extreme, present)
@@ -173,14 +161,12 @@ def fit_horizons(tasks: Tasks, tail: float = 0.025) -> HorizonFit:
         for row in np.flatnonzero(extreme):
             limits[row] = _limit(x, int(row), tail, data, static)
     shared = dict.fromkeys(SHARED, -np.inf) | dict(zip(present, x[n:].tolist(), strict=True))
-    names = np.array([*[""] * n, *present])
     return HorizonFit(
         abilities=np.where(extreme == 0, x[:n], np.copysign(np.inf, extreme)),
         limits=limits,
         centre=centre,
         shared=shared,
         covariance=covariance,
-        at_bounds=tuple(str(name) for name in names[~inside] if name),
         mean=mean[:n_tasks],
         variance=np.maximum(square - mean**2, 0.0)[:n_tasks],
         converged=bool(found.success) and definite,

@@ -9,15 +9,14 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, roots_hermitenorm
 
 from irtcat._common.checks import argument_error, brief, check_interval, is_number, shorten
-from irtcat._common.dates import as_years
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.bank import ItemBank
 from irtcat.fitting import Fit
 from irtcat.io.convert import ResponsesLike, as_responses_like
 from irtcat.leaderboard.compared_models import cluster_labels, groups_of
 from irtcat.leaderboard.comparison import t_quantile
-from irtcat.leaderboard.horizon_likelihood import Tasks, fit_horizons
-from irtcat.leaderboard.trends import Trend, TrendScale, check_years, fit_trend
+from irtcat.leaderboard.horizon_likelihood import HorizonFit, Tasks, fit_horizons
+from irtcat.leaderboard.trends import Dated, Trend, TrendScale
 from irtcat.responses import Responses
 
 MIN_TASKS = 10
@@ -187,36 +186,29 @@ class Horizons:
         Raises:
             InputError: for dates that are none, and for too few subjects, families or dates.
         """
-        ids = pd.Index(self.subject_ids.astype(str))
-        values = groups_of(dates, "dates", [self.subjects], ids, "subject")
-        years, wrong = as_years(values)
-        check_years(years, wrong, ids.to_numpy(), values.to_numpy())
-        use = np.isfinite(years) & np.isfinite(self.abilities)
-        labels = None
-        if families is not None:
-            names = groups_of(families, "families", [self.subjects], ids, "subject")
-            missing = names.isna().to_numpy()
-            labels = pd.factorize(names.where(~missing, ids.to_series(index=ids)).astype(str))[0]
-            labels = np.unique(labels[use], return_inverse=True)[1]
-        at, n = np.flatnonzero(use), len(self.subject_ids)
+        n = len(self.subject_ids)
+        covariance, cross = self.covariance[:n, :n], self.covariance[:n, n]
         # Abilities in logits, as the slope is a factor of all horizons.
-        scale = TrendScale(self.slope, self.covariance[at, n] / self.slope, self.relative_variance)
-        trend = fit_trend(
-            self.abilities[at],
-            self.covariance[np.ix_(at, at)],
-            years[at],
-            labels,
+        scale = TrendScale(self.slope, cross / self.slope, self.relative_variance)
+        dated = Dated(
+            ids=self.subject_ids,
+            tables=[self.subjects],
+            kind="subject",
+            estimates=self.abilities,
+            covariance=covariance,
+            usable=np.isfinite(self.abilities),
             scale=scale,
+        )
+        trend = dated.trend(
+            dates,
+            families,
+            "a finite horizon",
             unit="doublings",
             level=self.level,
             change=change,
             seed=seed,
         )
-        flags = trend.flags
-        if not use.all():
-            left = shorten(self.subject_ids[~use])
-            flags = (f"left out, without a date or a finite horizon: {left}", *flags)
-        return replace(trend, table=_with_doubling_times(trend.table), flags=flags)
+        return replace(trend, table=_with_doubling_times(trend.table))
 
 
 def _with_doubling_times(table: pd.DataFrame) -> pd.DataFrame:
@@ -303,12 +295,12 @@ def horizon(
     """
     check_interval("p", p)
     check_interval("level", level)
-    data, slopes, tables, flags = _answers(calibration, responses)
+    data, slopes, sources, flags = _answers(calibration, responses)
     right, trials = _counts(data)
-    ids = pd.Index([str(item) for item in data.item_ids])
-    values = groups_of(feature, "feature", tables, ids, "item")
-    length = _log2_lengths(values, ids)
-    length_error = _errors(length_sd, tables, ids, length)
+    tables = [source.items for source in sources]
+    values = groups_of(feature, "feature", tables, data.item_ids, "item")
+    length = _log2_lengths(values)
+    length_error = _errors(length_sd, tables, values.index, length)
     tried = (trials > 0).any(axis=0)
     timed = tried & np.isfinite(length)
     if timed.sum() < MIN_TASKS or len(np.unique(length[timed])) < 3:
@@ -320,10 +312,7 @@ def horizon(
     if not np.isfinite(length).all():
         flags.append(f"{int((~np.isfinite(length)).sum())} tasks without a length")
     expected, variance = _calibrated(length, length_error, timed)
-    families = None
-    if clusters is not None:
-        families = groups_of(clusters, "clusters", tables, ids, "item")
-    labels, notes = cluster_labels(families, (data,), data.item_ids)
+    labels, notes = cluster_labels(clusters, sources, data.item_ids)
     flags += notes
     use: BoolArray = np.asarray(tried, bool)
     if labels is not None:
@@ -369,14 +358,12 @@ def horizon(
         slope=slope,
         residual_sd=sd,
         family_share=float(expit(shared["logit_share"])),
-        agreement=_agreement(shared["log_agreement"]),
+        agreement=float(expit(shared["log_agreement"])),
         item_slopes=slopes[use],
         scores=(right.sum(axis=1) / np.maximum(trials.sum(axis=1), 1))[answered],
         n_tasks=(trials > 0).sum(axis=1)[answered],
         length_range=(float(length[known].min()), float(length[known].max())),
-        lengths=_lengths(
-            length, expected, variance, use, fitted.mean, fitted.variance, slope, sd, level, ids
-        ),
+        lengths=_lengths(length, expected, variance, use, fitted, level, values.index),
         df=max(units - 2, 1),
         flags=tuple(flags),
     )
@@ -396,16 +383,10 @@ def _ability_needed(p: float, slopes: FloatArray, sd: float) -> float:
     return float(brentq(excess, -reach, reach, xtol=1e-10))
 
 
-def _agreement(log_agreement: float) -> float:
-    """Correlation of two trials of a cell, by the log of the beta-binomial's ``j c``."""
-    excess = np.exp(log_agreement)
-    return float(excess / (1 + excess))
-
-
 def _answers(
     calibration: Any, responses: Any
-) -> tuple[Responses, FloatArray, list[pd.DataFrame], list[str]]:
-    """The answers, the slopes of their items, tables of the items, and flags."""
+) -> tuple[Responses, FloatArray, list[Responses | ItemBank], list[str]]:
+    """The answers, the slopes of their items, what has metadata of the items, and flags."""
     bank = None
     if isinstance(calibration, Fit):
         bank = calibration.bank
@@ -419,7 +400,7 @@ def _answers(
         raise argument_error("responses", "left out where `calibration` is responses", responses)
     if bank is None:
         data = as_responses_like(calibration, "calibration", None)
-        return data, np.ones(data.n_items), [data.items], []
+        return data, np.ones(data.n_items), [data], []
     data = as_responses_like(responses, "responses", bank)
     slope = _slopes(bank)
     known = [item for item in data.item_ids if item in slope.index]
@@ -433,7 +414,7 @@ def _answers(
         flags.append(f"left out, with a slope of 0 or less: {shorten(falling)}")
     use = [item for item in known if slope[item] > 0]
     data = data.subset(items=use)
-    return data, slope.loc[use].to_numpy(float), [data.items, bank.items], flags
+    return data, slope.loc[use].to_numpy(float), [data, bank], flags
 
 
 def _slopes(bank: ItemBank) -> pd.Series:
@@ -464,15 +445,20 @@ def _counts(data: Responses) -> tuple[FloatArray, FloatArray]:
     return np.rint(np.where(present, values, 0.0) * trials), trials
 
 
-def _log2_lengths(values: pd.Series, ids: pd.Index) -> FloatArray:
+def _log2_lengths(values: pd.Series) -> FloatArray:
     """Log2 of the lengths, NaN where missing."""
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(float)
-    wrong: BoolArray = values.notna().to_numpy() & ~(np.isfinite(numbers) & (numbers > 0))
+    wrong = values.notna().to_numpy() & ~(np.isfinite(numbers) & (numbers > 0))
+    _refuse("feature", "lengths above 0, empty where not known", values, wrong)
+    return np.log2(numbers)
+
+
+def _refuse(name: str, must: str, values: pd.Series, wrong: BoolArray) -> None:
+    """Raise for the first value that is wrong."""
     if wrong.any():
         at = int(wrong.argmax())
-        got = f"{shorten(values.iloc[at])} for {brief(ids[at])}"
-        raise argument_error("feature", "lengths above 0, empty where not known", got)
-    return np.log2(numbers)
+        got = f"{shorten(values.iloc[at])} for {brief(values.index[at])}"
+        raise argument_error(name, must, got)
 
 
 def _errors(
@@ -487,11 +473,8 @@ def _errors(
         return np.full(len(ids), float(length_sd))
     values = groups_of(length_sd, "length_sd", tables, ids, "item")
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(float)
-    wrong: BoolArray = np.isfinite(length) & ~(np.isfinite(numbers) & (numbers >= 0))
-    if wrong.any():
-        at = int(wrong.argmax())
-        got = f"{shorten(values.iloc[at])} for {brief(ids[at])}"
-        raise argument_error("length_sd", "a number of at least 0 for every length", got)
+    wrong = np.isfinite(length) & ~(np.isfinite(numbers) & (numbers >= 0))
+    _refuse("length_sd", "a number of at least 0 for every length", values, wrong)
     return np.nan_to_num(numbers)
 
 
@@ -514,10 +497,7 @@ def _lengths(
     expected: FloatArray,
     variance: FloatArray,
     use: BoolArray,
-    mean: FloatArray,
-    residual_variance: FloatArray,
-    slope: float,
-    sd: float,
+    fitted: HorizonFit,
     level: float,
     ids: pd.Index,
 ) -> pd.DataFrame:
@@ -526,10 +506,11 @@ def _lengths(
     Of a difficulty w above the expected one, ``slope V / (sd^2 + slope^2 V)`` is due to a length
     above the expected one.
     """
+    slope, sd = fitted.shared["slope"], np.exp(fitted.shared["log_sd"])
     center, spread = expected.copy(), variance.copy()
     weight = slope * variance[use] / (sd**2 + slope**2 * variance[use])
-    center[use] += weight * mean
-    spread[use] += weight**2 * residual_variance - weight * slope * variance[use]
+    center[use] += weight * fitted.mean
+    spread[use] += weight**2 * fitted.variance - weight * slope * variance[use]
     half = t_quantile(np.inf, 0.5 + level / 2) * np.sqrt(np.maximum(spread, 0.0))
     return pd.DataFrame(
         {

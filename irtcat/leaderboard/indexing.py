@@ -1,18 +1,17 @@
 """One scale over benchmarks: an index of models, with anchors, intervals, domains and a trend."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief, check_interval, is_number, shorten
-from irtcat._common.dates import as_years
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.compared_models import groups_of
 from irtcat.leaderboard.completion import RANK, Completion, completed, fitted_factors
-from irtcat.leaderboard.trends import Trend, TrendScale, check_years, fit_trend
+from irtcat.leaderboard.trends import Dated, Trend, TrendScale
 
 ALL = "all"
 """Name of the index over all domains."""
@@ -135,34 +134,27 @@ class Index:
         if domain not in self.domains:
             raise argument_error("domain", f"one of {', '.join(self.domains)}", domain)
         at_domain = self.domains.index(domain)
-        ids = pd.Index(self.models.astype(str))
-        values = groups_of(dates, "dates", [], ids, "model")
-        years, wrong = as_years(values)
-        check_years(years, wrong, ids.to_numpy(), values.to_numpy())
         estimate, covariance, cross, informed = self._without_prior(at_domain)
-        use = informed & np.isfinite(years)
-        at = np.flatnonzero(use)
-        labels: IntArray | None = None
-        if families is not None:
-            names = groups_of(families, "families", [], ids, "model")
-            own = names.where(names.notna(), ids.to_series(index=ids)).astype(str)
-            labels = pd.factorize(own.to_numpy()[at])[0]
         spread = float(np.var(np.log(np.abs(self.unit_draws))))
-        trend = fit_trend(
-            estimate[at],
-            covariance[np.ix_(at, at)],
-            years[at],
-            labels,
-            scale=TrendScale(self.unit, cross[at], spread),
+        scale = TrendScale(self.unit, cross, spread)
+        dated = Dated(
+            ids=self.models,
+            tables=[],
+            kind="model",
+            estimates=estimate,
+            covariance=covariance,
+            usable=informed,
+            scale=scale,
+        )
+        return dated.trend(
+            dates,
+            families,
+            "with hardly any score",
             unit="points",
             level=self.level,
             change=change,
             seed=seed,
         )
-        if use.all():
-            return trend
-        left = f"left out, without a date or with hardly any score: {shorten(self.models[~use])}"
-        return replace(trend, flags=(left, *trend.flags))
 
     def _without_prior(self, domain: int) -> tuple[FloatArray, FloatArray, FloatArray, np.ndarray]:
         """What the scores alone say of each model, in mean logits.
@@ -270,11 +262,10 @@ def index(
     if len(names) > 1:
         weights = np.vstack([weights.mean(axis=0), weights])
     typical = factors.abilities.typical()
-    estimate = _anchored(
-        _places(factors.loadings, factors.abilities.mean, weights, typical.mean[0], typical.cov[0]),
-        chosen,
-    )
-    if (estimate.unit <= 0) or not np.isfinite(estimate.unit):
+    mean, cov = typical.mean[0], typical.cov[0]
+    places = _places(factors.loadings, factors.abilities.mean, weights, mean, cov)
+    estimate, unit = _anchored(places, chosen)
+    if unit <= 0 or not np.isfinite(unit):
         must = "in the order that the scores give them, the higher one better or harder"
         got = f"the reverse for {' and '.join(brief(anchor.name) for anchor in chosen)}"
         raise argument_error("anchors", must, got)
@@ -282,26 +273,26 @@ def index(
     mean = theta.mean(axis=1)
     centred = theta - mean[:, None]
     cov = np.einsum("dmk,dml->dkl", centred, centred) / (theta.shape[1] - 1)
-    draws = _anchored(_places(loadings, theta, weights, mean, cov), chosen)
-    lower, upper = _ends(draws.places.difficulty, level)
+    draws, unit_draws = _anchored(_places(loadings, theta, weights, mean, cov), chosen)
+    lower, upper = _ends(draws.difficulty, level)
     benchmarks = pd.DataFrame(
         {
             "domain": [names[i] for i in of_domain],
-            "difficulty": estimate.places.difficulty,
+            "difficulty": estimate.difficulty,
             "lower": lower,
             "upper": upper,
-            "slope": estimate.places.slope,
+            "slope": estimate.slope,
         },
         index=pd.Index(table.benchmarks, name="benchmark", dtype=object),
     )
     return Index(
         models=table.models,
         domains=(ALL, *(names if len(names) > 1 else ())),
-        value=estimate.places.value,
-        draws=draws.places.value,
-        unit=float(1 / estimate.unit),
-        unit_draws=1 / draws.unit,
-        prior_variance=estimate.places.prior,
+        value=estimate.value,
+        draws=draws.value,
+        unit=float(1 / unit),
+        unit_draws=1 / unit_draws,
+        prior_variance=estimate.prior,
         benchmarks=benchmarks if len(names) > 1 else benchmarks.drop(columns="domain"),
         anchors={anchor.name: anchor.value for anchor in chosen},
         level=float(level),
@@ -314,8 +305,7 @@ def _domains(domains: Any, benchmarks: np.ndarray) -> tuple[list[str], IntArray]
     """Names of the domains, and the number of each benchmark's."""
     if domains is None:
         return [ALL], np.zeros(len(benchmarks), int)
-    ids = pd.Index(benchmarks.astype(str))
-    values = groups_of(domains, "domains", [], ids, "benchmark")
+    values = groups_of(domains, "domains", [], benchmarks, "benchmark")
     missing = values.isna().to_numpy()
     if missing.any():
         got = f"none of {brief(benchmarks[int(missing.argmax())])}"
@@ -393,17 +383,10 @@ def _anchors(anchors: Any, models: np.ndarray, benchmarks: np.ndarray) -> list[_
     return chosen
 
 
-class _Anchored(NamedTuple):
-    """Models and benchmarks on the scale of the anchors, and its points per mean logit."""
-
-    places: _Places
-    unit: FloatArray
-
-
-def _anchored(places: _Places, anchors: list[_Anchor]) -> _Anchored:
-    """On the scale on which the anchors have their values."""
+def _anchored(places: _Places, anchors: list[_Anchor]) -> tuple[_Places, FloatArray]:
+    """The places on the scale of the anchors, and its points per mean logit."""
     if not anchors:
-        return _Anchored(places, np.ones(places.slope.shape[:-1]))
+        return places, np.ones(places.slope.shape[:-1])
     ends = [
         places.value[..., 0, anchor.position]
         if anchor.is_model
@@ -418,7 +401,7 @@ def _anchored(places: _Places, anchors: list[_Anchor]) -> _Anchored:
         slope=places.slope / unit[..., None],
         prior=places.prior * unit[..., None] ** 2,
     )
-    return _Anchored(moved, unit)
+    return moved, unit
 
 
 def _ends(draws: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:

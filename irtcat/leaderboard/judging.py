@@ -284,46 +284,45 @@ def judged_abilities(
     )
 
 
-def _column(table: pd.DataFrame, name: str) -> pd.Series | None:
-    """The column of this name, or of one that is taken for it."""
-    present = [other for other in COLUMN_NAMES[name] if other in table.columns]
-    if len(present) > 1:
-        must = f"a table with one of the columns {', '.join(present)}"
-        raise argument_error("judgements", must, f"{len(present)} of them")
-    return table[present[0]] if present else None
+def _columns(table: pd.DataFrame) -> pd.DataFrame:
+    """The columns that there are, each by its first name."""
+    found = {}
+    for name, names in COLUMN_NAMES.items():
+        present = [other for other in names if other in table.columns]
+        if len(present) > 1:
+            must = f"a table with one of the columns {', '.join(present)}"
+            raise argument_error("judgements", must, f"{len(present)} of them")
+        if present:
+            found[name] = table[present[0]]
+    return pd.DataFrame(found, index=table.index)
 
 
 def _read(table: Any, gold: str | None, with_length: bool) -> Judgements:
     """Check the table."""
     if not isinstance(table, pd.DataFrame) or table.empty:
         raise argument_error("judgements", "a data frame with a row for each judgement", table)
-    table = table.reset_index(drop=True)
-    columns = {name: _column(table, name) for name in COLUMN_NAMES}
-    is_vote = _complete(columns, ("a", "b", "outcome"), len(table))
-    is_grade = _complete(columns, ("subject", "grade"), len(table))
+    table = _columns(table.reset_index(drop=True))
+    is_vote, is_grade = (_complete(table, names) for names in (OF_VOTES, OF_GRADES))
     if (unclear := is_vote == is_grade).any():
         row = int(unclear.argmax())
         must = "a table in which each row has a, b and outcome, or subject and grade"
         got = f"{'both' if is_vote[row] else 'neither'} in row {row + 1}"
         raise argument_error("judgements", must, got)
     flags: list[str] = []
-    judge = _judges(columns["judge"], len(table), gold, flags)
-    judge_codes, judges = pd.factorize(judge, sort=True)
-    at = {True: np.flatnonzero(is_vote), False: np.flatnonzero(is_grade)}
-    names = [
-        column.iloc[at[kind]].astype(str).to_numpy(object)
-        for name, kind in (("a", True), ("b", True), ("subject", False))
-        if (column := columns[name]) is not None and len(at[kind])
-    ]
-    subjects = np.unique(np.concatenate(names).astype(str))
+    judge_codes, judges = pd.factorize(_judges(table, gold, flags), sort=True)
+    at_votes, at_grades = np.flatnonzero(is_vote), np.flatnonzero(is_grade)
+    parts = [table[name].iloc[at_votes] for name in ("a", "b") if len(at_votes)]
+    parts += [table["subject"].iloc[at_grades]] if len(at_grades) else []
+    names = np.concatenate([part.astype(str).to_numpy(object) for part in parts])
+    subjects = np.unique(names.astype(str))
     if len(subjects) < 2:
         raise argument_error("judgements", "judgements of at least two subjects", subjects)
-    votes, is_fractional = _votes(columns, at[True], judge_codes, subjects, with_length)
-    grades, values = _grades(columns, at[False], judge_codes, subjects)
+    votes, is_fractional = _votes(table, at_votes, judge_codes, subjects, with_length)
+    grades, values = _grades(table, at_grades, judge_codes, subjects)
     clusters = None
-    if columns["item"] is not None:
-        order = np.concatenate([at[True], at[False]])
-        item = columns["item"].iloc[order]
+    if "item" in table:
+        order = np.concatenate([at_votes, at_grades])
+        item = table["item"].iloc[order]
         if item.isna().any():
             row = int(order[item.isna().to_numpy().argmax()]) + 1
             raise argument_error("judgements", "a table with an item in each row, or none", row)
@@ -341,22 +340,19 @@ def _read(table: Any, gold: str | None, with_length: bool) -> Judgements:
     )
 
 
-def _complete(columns: dict[str, pd.Series | None], names: Sequence[str], n: int) -> BoolArray:
+OF_VOTES, OF_GRADES = ("a", "b", "outcome"), ("subject", "grade")
+"""Columns of votes, and of grades."""
+
+
+def _complete(table: pd.DataFrame, names: Sequence[str]) -> BoolArray:
     """Rows in which none of these is missing."""
-    parts = [columns[name] for name in names]
-    if any(part is None for part in parts):
-        return np.zeros(n, bool)
-    return np.logical_and.reduce([part.notna().to_numpy() for part in parts if part is not None])
+    return table.reindex(columns=list(names)).notna().all(axis=1).to_numpy()
 
 
-def _judges(
-    column: pd.Series | None, n: int, gold: str | None, flags: list[str]
-) -> "pd.Series[str]":
+def _judges(table: pd.DataFrame, gold: str | None, flags: list[str]) -> "pd.Series[str]":
     """The judge of each row; those with few judgements have one name."""
-    if column is None:
-        judge = pd.Series([ONE_JUDGE] * n)
-    else:
-        judge = column.astype(object).where(column.notna(), ONE_JUDGE).astype(str)
+    column = table.get("judge", pd.Series(ONE_JUDGE, table.index))
+    judge = column.astype(object).where(column.notna(), ONE_JUDGE).astype(str)
     if gold is not None:
         check_choice("gold", gold, judge.unique().tolist())
     counts = judge.value_counts()
@@ -375,11 +371,7 @@ def _codes(column: pd.Series, subjects: np.ndarray) -> IntArray:
 
 
 def _votes(
-    columns: dict[str, pd.Series | None],
-    rows: IntArray,
-    judge: IntArray,
-    subjects: np.ndarray,
-    with_length: bool,
+    table: pd.DataFrame, rows: IntArray, judge: IntArray, subjects: np.ndarray, with_length: bool
 ) -> tuple[Votes, bool]:
     """The votes, and whether any is a share."""
     none = np.zeros(0, int)
@@ -387,28 +379,21 @@ def _votes(
         if with_length:
             raise argument_error("effects", "without length for grades", "length")
         return Votes(none, none, none, np.zeros((0, 3)), np.zeros(0)), False
-    a, b, outcome = (columns[name] for name in ("a", "b", "outcome"))
-    assert a is not None
-    assert b is not None
-    assert outcome is not None
-    first, second = _codes(a.iloc[rows], subjects), _codes(b.iloc[rows], subjects)
+    table = table.iloc[rows]
+    first, second = (_codes(table[name], subjects) for name in ("a", "b"))
     if (same := first == second).any():
         row = int(same.argmax())
-        raise argument_error(
-            "judgements",
-            "votes between two different subjects",
-            f"{brief(subjects[first[row]])} against itself in row {rows[row] + 1}",
-            "Leave such rows out.",
-        )
-    share = _shares(outcome.iloc[rows], rows)
+        must = "votes between two different subjects"
+        got = f"{brief(subjects[first[row]])} against itself in row {rows[row] + 1}"
+        raise argument_error("judgements", must, got, "Leave such rows out.")
+    share = _shares(table["outcome"], rows)
     is_fractional = bool(((share > 0) & (share < 1)).any())
     length = np.zeros(len(rows))
     if with_length:
         lengths = []
         for name in ("length_a", "length_b"):
-            column = columns[name]
-            value = None if column is None else pd.to_numeric(column.iloc[rows], errors="coerce")
-            if value is None or not (value > 0).all():
+            value = pd.to_numeric(table.get(name, pd.Series(0, table.index)), errors="coerce")
+            if not (value > 0).all():
                 must = f"a table whose {name} is above 0 in each vote, for the length effect"
                 raise argument_error("judgements", must, "none, or one that is not")
             lengths.append(np.log2(value.to_numpy(float)))
@@ -434,23 +419,23 @@ def _shares(outcome: pd.Series, rows: IntArray) -> FloatArray:
 
 
 def _grades(
-    columns: dict[str, pd.Series | None], rows: IntArray, judge: IntArray, subjects: np.ndarray
+    table: pd.DataFrame, rows: IntArray, judge: IntArray, subjects: np.ndarray
 ) -> tuple[Grades, np.ndarray]:
     """The grades by number, and their values."""
-    subject, grade = columns["subject"], columns["grade"]
-    if not len(rows) or subject is None or grade is None:
+    if not len(rows):
         none = np.zeros(0, int)
         return Grades(none, none, none, np.zeros(0)), np.zeros(0)
-    number = pd.to_numeric(grade.iloc[rows], errors="coerce").to_numpy(float)
+    table = table.iloc[rows]
+    number = pd.to_numeric(table["grade"], errors="coerce").to_numpy(float)
     if not np.isfinite(number).all():
         row = int((~np.isfinite(number)).argmax())
-        got = f"{brief(grade.iloc[rows[row]])} in row {rows[row] + 1}"
+        got = f"{brief(table['grade'].iloc[row])} in row {rows[row] + 1}"
         raise argument_error("judgements", "grades that are numbers", got)
     values, codes = np.unique(number, return_inverse=True)
     if not 2 <= len(values) <= MAX_GRADES:
         must = f"grades with 2 to {MAX_GRADES} different values"
         raise argument_error("judgements", must, f"{len(values)}", "Round scores of many values.")
-    of_subject = _codes(subject.iloc[rows], subjects)
+    of_subject = _codes(table["subject"], subjects)
     return Grades(judge[rows], of_subject, codes, np.ones(len(rows))), values
 
 
@@ -536,9 +521,9 @@ def _space(
         return np.full(n_judges, value), basis
 
     blocks: dict[str, tuple[FloatArray, FloatArray]] = dict.fromkeys(JUDGES, none)
-    blocks["ability"] = (np.zeros(n), centered(n))
-    if anchor is not None:
-        blocks["ability"] = (np.zeros(n), np.eye(n)[:, data.subjects != anchor])
+    blocks["threshold"] = (np.zeros(0), np.zeros((0, 0)))
+    free_ones = centered(n) if anchor is None else np.eye(n)[:, data.subjects != anchor]
+    blocks["ability"] = (np.zeros(n), free_ones)
     blocks["consistency"] = (np.ones(n_judges), none[1])
     if "consistency" in effects:
         blocks["consistency"] = relative(votes_of, 1.0)
@@ -558,8 +543,6 @@ def _space(
         middle = (n_thresholds - 1) / 2
         start = np.concatenate([[-middle], np.zeros(n_thresholds - 1)])
         blocks["threshold"] = (start, np.eye(n_thresholds))
-    else:
-        blocks["threshold"] = (np.zeros(0), np.zeros((0, 0)))
     return space_of(blocks, n_judges)
 
 
@@ -654,29 +637,30 @@ def _judge_table(data: Judgements, fit: JudgingFit, space: Space) -> pd.DataFram
     se = np.sqrt(np.maximum(np.diagonal(fit.covariance), 0.0))
     n_votes = np.bincount(data.votes.judge, minlength=space.n_judges)
     n_grades = np.bincount(data.grades.judge, minlength=space.n_judges)
-    columns: dict[str, Any] = {"n_votes": n_votes, "n_grades": n_grades}
+    of_votes: dict[str, Any] = {}
     for name in EFFECTS:
-        at = space.block(name)
-        columns[name] = np.where(n_votes > 0, fit.values[at], np.nan)
-        columns[f"{name}_se"] = np.where(n_votes > 0, se[at], np.nan)
+        of_votes |= {name: fit.values[space.block(name)], f"{name}_se": se[space.block(name)]}
     tie = np.exp(fit.values[space.block("log_tie")])
-    columns["tie_rate"] = np.where(n_votes > 0, tie / (2 + tie), np.nan).round(12)
-    at = space.block("log_grade_consistency")
+    of_votes["tie_rate"] = (tie / (2 + tie)).round(12)
+    at, severity = space.block("log_grade_consistency"), space.block("severity")
     slope = np.exp(fit.values[at])
-    columns["grade_consistency"] = np.where(n_grades > 0, slope, np.nan)
-    columns["grade_consistency_se"] = np.where(n_grades > 0, slope * se[at], np.nan)
-    at = space.block("severity")
-    columns["severity"] = np.where(n_grades > 0, fit.values[at], np.nan)
-    columns["severity_se"] = np.where(n_grades > 0, se[at], np.nan)
+    of_grades = {
+        "grade_consistency": slope,
+        "grade_consistency_se": slope * se[at],
+        "severity": fit.values[severity],
+        "severity_se": se[severity],
+    }
+    columns: dict[str, Any] = {"n_votes": n_votes, "n_grades": n_grades}
+    for n, values in ((n_votes, of_votes), (n_grades, of_grades)):
+        columns |= {name: np.where(n > 0, value, np.nan) for name, value in values.items()}
     return pd.DataFrame(columns, index=pd.Index(data.judges, name="judge"))
 
 
 def _thresholds(data: Judgements, fit: JudgingFit, space: Space) -> "pd.Series[float]":
     """The ability at which each grade, or a better one, is given half of the time."""
     index = pd.Index(data.grade_values[1:], name="grade")
-    if not len(index):
-        return pd.Series(np.zeros(0), index=index, name="ability")
-    return pd.Series(cut_points(fit.values[space.block("threshold")]), index=index, name="ability")
+    cuts = cut_points(fit.values[space.block("threshold")])
+    return pd.Series(cuts, index=index, name="ability")
 
 
 def _flags(data: Judgements, prior: float | None) -> list[str]:

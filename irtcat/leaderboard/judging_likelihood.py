@@ -25,7 +25,7 @@ from scipy.linalg import block_diag, null_space
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from irtcat._common.compilation import jit
+from irtcat._common.compilation import jit, namespace
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.latent import round_up
@@ -257,15 +257,15 @@ def _rows(v: Array, data: Data, n_subjects: int, n_judges: int) -> Array:
     return jnp.concatenate([of_votes, grades.weight * of_grades])
 
 
-def cut_points(thresholds: FloatArray) -> FloatArray:
+def cut_points(thresholds: Any) -> Any:
     """The increasing cut points of the grades, from the first and the logs of the steps."""
-    return np.cumsum(np.concatenate([thresholds[:1], np.exp(thresholds[1:]) + SMALLEST_STEP]))
+    xp = namespace(thresholds)
+    return xp.cumsum(xp.concatenate([thresholds[:1], xp.exp(thresholds[1:]) + SMALLEST_STEP]))
 
 
 def _grade_log_p(at: Array, slope: Array, thresholds: Array, grade: Array) -> Array:
     """Log probability of each grade."""
-    steps, top = jnp.exp(thresholds[1:]) + SMALLEST_STEP, len(thresholds)
-    cuts = jnp.cumsum(jnp.concatenate([thresholds[:1], steps]))
+    cuts, top = cut_points(thresholds), len(thresholds)
     is_first, is_last = grade == 0, grade == top
     low, high = cuts[jnp.maximum(grade - 1, 0)], cuts[jnp.minimum(grade, top - 1)]
     above, below = slope * (at - low), slope * (high - at)

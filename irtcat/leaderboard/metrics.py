@@ -5,27 +5,19 @@ import numpy as np
 from irtcat import agreement
 from irtcat._common.types import FloatArray
 
-METRICS = (
-    "kendall",
-    "spearman",
-    "pearson",
-    "mae",
-    "rmse",
-    "pairwise_under_2",
-    "pairwise_2_to_5",
-    "pairwise_over_5",
-    "top_overlap",
-    "coverage",
-    "width",
-)
-"""Columns of a leaderboard that are averaged over seeds."""
-
 GAPS = {
     "pairwise_under_2": (0.0, 0.02),
     "pairwise_2_to_5": (0.02, 0.05),
     "pairwise_over_5": (0.05, np.inf),
 }
 """True gaps, in score units, of the pairs that each pairwise accuracy counts: low <= gap < high."""
+
+METRICS = (
+    *("kendall", "spearman", "pearson", "mae", "rmse"),
+    *GAPS,
+    *("top_overlap", "coverage", "width"),
+)
+"""Columns of a leaderboard that are averaged over seeds."""
 
 SLACK = 1e-9  # so that a gap of .02 after rounding errors counts as .02
 

@@ -24,6 +24,7 @@ from irtcat.diagnose import Reruns
 from irtcat.diagnose import reruns as diagnose_reruns
 from irtcat.diagnose.rerun_noise import moments, run_variance
 from irtcat.io import as_responses
+from irtcat.leaderboard.board import subject_draws
 from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
 from irtcat.prediction import full_scores
 from irtcat.prediction.estimands import ESTIMANDS
@@ -57,6 +58,25 @@ AIMS = {"order": 0.0, "verdict": float(ndtri(1 - ALPHA / 2))}
 
 NORMAL_SIZE = 10
 """Below this number of items the normal approximation of a difference of means is flagged."""
+
+
+class _Aim(NamedTuple):
+    """What a plan is to reach.
+
+    Attributes:
+        gap: the gap between two subjects.
+        confidence: probability or power.
+        width: how many standard errors the observed difference must exceed.
+    """
+
+    gap: float
+    confidence: float
+    width: float
+
+    @property
+    def measure(self) -> str:
+        """The column of a table of splits that must reach the confidence."""
+        return "power" if self.width else "chance"
 
 
 class PairVariances(NamedTuple):
@@ -109,9 +129,8 @@ class PairVariances(NamedTuple):
         gaps = self.gap if gap is None else gap
         error = self.standard_errors(k, n_items, n_trials)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(
-                error > 0, ndtr(gaps / error - width), np.where(np.asarray(gaps) > 0, 1.0, 0.5)
-            )
+            certain = np.where(np.asarray(gaps) > 0, 1.0, 0.5)
+            return np.where(error > 0, ndtr(gaps / error - width), certain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +170,13 @@ class Plan:
         return f"{self!r}\nThe gap is of {ESTIMANDS[self.estimand].format(n=self.n_items)}."
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name} {k}" for name, k in self.table["n_items"].items())
-        if self.splits is not None:
-            columns = self.table[["n_items", "n_trials", "power"]]
-            counts = ", ".join(
-                f"{name} {k} x {r} trials (power {power:.2f})"
-                for name, k, r, power in columns.itertuples()
-            )
+        rows = self.table.itertuples()
+        counts = ", ".join(
+            f"{row.Index} {row.n_items}"
+            if self.splits is None
+            else f"{row.Index} {row.n_items} x {row.n_trials} trials (power {row.power:.2f})"
+            for row in rows
+        )
         reached = "ranked right with chance" if self.aim == "order" else "found with power"
         return (
             f"Plan(a gap of {100 * self.gap:g} points {reached} "
@@ -280,7 +299,7 @@ reruns ``S^2 / k``, as `compare` takes it |
     check_interval("level", level)
     designs = _check_designs(designs)
     check_choice("aim", aim, AIMS)
-    width = AIMS[aim]
+    goal = _Aim(gap, confidence, AIMS[aim])
     check_count("max_trials", max_trials)
     responses = as_responses(responses, name="responses")
     estimand, reruns = _whose(estimand, reruns, responses)
@@ -290,8 +309,7 @@ reruns ``S^2 / k``, as `compare` takes it |
     closes = estimand == "run" or (estimand == "model" and noise is not None)
     prices = _Prices.of(costs, budget)
     unique, flags = _thinned(_expected(responses, expect), seed)
-    rng = np.random.default_rng(seed)
-    draws = rng.multinomial(unique.n_subjects, np.full(unique.n_subjects, 1 / unique.n_subjects), n)
+    draws = subject_draws(unique.n_subjects, n, seed)
     tail = (1 - level) / 2
     n_items = _sizes(unique.n_items)
     begin = Steps(progress, len(designs) * len(n_items))
@@ -302,16 +320,16 @@ reruns ``S^2 / k``, as `compare` takes it |
         best: Mapping[Any, Any] = {}
         if noise is not None:
             pairs = _with_noise(pairs, unique, noise)
-            table = _splits(pairs, n_items, gap, confidence, width, prices, max_trials)
+            table = _splits(pairs, n_items, goal, prices, max_trials)
             splits.append(table.assign(design=design))
             best = dict(table[table["best"]].iloc[0])
-            if best["chance" if width == 0 else "power"] < confidence:
+            if best[goal.measure] < confidence:
                 flags.append(f"{design}: no split reaches the confidence")
         n_trials = int(best.get("n_trials", 1))
         chances = np.empty((len(n_items), n_pairs))
         for row, k in enumerate(n_items):
             begin(f"Design {design}: {k} of {unique.n_items} items")
-            chances[row] = pairs.chances(k, unique.n_items, gap, n_trials, width)
+            chances[row] = pairs.chances(k, unique.n_items, gap, n_trials, goal.width)
         weights = np.vstack([np.ones(n_pairs), draws[:, pairs.one] * draws[:, pairs.other]])
         mass = weights.sum(axis=1)
         mean = (chances @ weights[mass > 0].T) / mass[mass > 0]
@@ -320,7 +338,7 @@ reruns ``S^2 / k``, as `compare` takes it |
             flags.append(f"{design}: all items do not reach the confidence")
         sizes = np.where(reached.any(axis=0), n_items[np.argmax(reached, axis=0)], unique.n_items)
         # Within a pair: phi(gap / SE) >= confidence solved for k.
-        pair_sizes = _pair_sizes(pairs, gap, confidence, unique.n_items, n_trials, width)
+        pair_sizes = _pair_sizes(pairs, goal, unique.n_items, n_trials)
         low, high = np.quantile(sizes[1:], [tail, 1 - tail]) if len(sizes) > 1 else (0, 0)
         k = int(best.get("n_items", sizes[0]))
         square = np.mean(pairs.standard_errors(k, unique.n_items, n_trials) ** 2)
@@ -344,17 +362,14 @@ reruns ``S^2 / k``, as `compare` takes it |
         if k < NORMAL_SIZE:
             flags.append(f"{design}: fewer than {NORMAL_SIZE} items, a rough answer")
         curves.append(pd.DataFrame({"design": design, "n_items": n_items, "chance": mean[:, 0]}))
-    table = pd.DataFrame(rows).set_index("design")
-    curve = pd.concat(curves, ignore_index=True)
-    notes = tuple(dict.fromkeys(flags))
     return Plan(
-        table=table,
-        curve=curve,
+        table=pd.DataFrame(rows).set_index("design"),
+        curve=pd.concat(curves, ignore_index=True),
         gap=float(gap),
         confidence=float(confidence),
         n_items=unique.n_items,
         n_pairs=n_pairs,
-        flags=notes,
+        flags=tuple(dict.fromkeys(flags)),
         aim=aim,
         estimand=estimand,
         splits=pd.concat(splits).set_index(["design", "n_trials"]) if splits else None,
@@ -464,27 +479,21 @@ def _with_noise(pairs: PairVariances, responses: Responses, noise: _Noise) -> Pa
 
 
 def _splits(
-    pairs: PairVariances,
-    n_items: IntArray,
-    gap: float,
-    confidence: float,
-    width: float,
-    prices: _Prices,
-    max_trials: int,
+    pairs: PairVariances, n_items: IntArray, aim: _Aim, prices: _Prices, max_trials: int
 ) -> pd.DataFrame:
     """The number of items for each number of trials, and the best of them."""
     most, rows = int(n_items[-1]), []
     for r in range(1, max_trials + 1):
         cost = prices.item + r * prices.trial
         if prices.budget is None:
-            k = _smallest(pairs, n_items, gap, confidence, width, r)
+            k = _smallest(pairs, n_items, aim, r)
         elif cost > prices.budget:
             continue
         else:
             k = int(min(most, np.floor(prices.budget / cost + 1e-9)))
         error = pairs.standard_errors(k, most, r)
         with np.errstate(divide="ignore"):
-            z = gap / error
+            z = aim.gap / error
         of_test = AIMS["verdict"]
         typical = np.sqrt(np.mean(error**2))
         rows.append(
@@ -499,8 +508,8 @@ def _splits(
             }
         )
     table = pd.DataFrame(rows)
-    reached = table["chance" if width == 0 else "power"]
-    is_enough = (reached >= confidence).to_numpy()
+    reached = table[aim.measure]
+    is_enough = (reached >= aim.confidence).to_numpy()
     if prices.budget is not None or not is_enough.any():
         # Rounded: differences that are rounding do not decide for more trials.
         order = np.lexsort((table["cost"], -reached.round(9)))
@@ -509,21 +518,15 @@ def _splits(
     return table.assign(best=table.index == order[0])
 
 
-def _smallest(
-    pairs: PairVariances,
-    n_items: IntArray,
-    gap: float,
-    confidence: float,
-    width: float,
-    n_trials: int,
-) -> int:
+def _smallest(pairs: PairVariances, n_items: IntArray, aim: _Aim, n_trials: int) -> int:
     """The smallest number of items that reaches the confidence, by bisection; all if none does."""
     low, high = 0, len(n_items) - 1
     total = int(n_items[-1])
     while low < high:
         middle = (low + high) // 2
-        chance = pairs.chances(int(n_items[middle]), total, gap, n_trials, width).mean()
-        low, high = (low, middle) if chance >= confidence else (middle + 1, high)
+        chances = pairs.chances(int(n_items[middle]), total, aim.gap, n_trials, aim.width)
+        is_enough = chances.mean() >= aim.confidence
+        low, high = (low, middle) if is_enough else (middle + 1, high)
     return int(n_items[low])
 
 
@@ -647,17 +650,10 @@ def _sizes(n_items: int) -> IntArray:
     return np.unique(np.r_[np.arange(1, 2001), sparse, n_items])
 
 
-def _pair_sizes(
-    pairs: PairVariances,
-    gap: float,
-    confidence: float,
-    n_items: int,
-    n_trials: int = 1,
-    width: float = 0.0,
-) -> FloatArray:
+def _pair_sizes(pairs: PairVariances, aim: _Aim, n_items: int, n_trials: int) -> FloatArray:
     """Number of items needed for each pair: ``SE(k) = gap / z`` solved for k; at most all."""
     share = np.maximum(pairs.share, 1e-300)
-    allowed = gap**2 / (ndtri(confidence) + width) ** 2 - pairs.run / n_trials
+    allowed = aim.gap**2 / (ndtri(aim.confidence) + aim.width) ** 2 - pairs.run / n_trials
     square = (pairs.variance + pairs.trial / n_trials) / share
     of_all = pairs.closes * pairs.variance / share / n_items
     size = square / np.maximum(allowed + of_all, 1e-300)

@@ -123,7 +123,6 @@ def evaluate(
         estimators=_names("estimators", estimators, ESTIMATORS),
         n_items=_numbers("n_items", n_items, least=1),
         seeds=_numbers("seeds", seeds, least=0),
-        split=split,
         share=share,
         model=model,
         tau=tau,
@@ -157,9 +156,8 @@ def evaluate(
     runs = [run for hold_out in results for _, run in hold_out if run is not None]
     n_duplicates = responses.n_subjects - unique.n_subjects
     flags = (f"groups never held out, too small: {', '.join(too_small)}",) if too_small else ()
-    table = pd.DataFrame(rows)
     return Leaderboard(
-        table=table,
+        table=pd.DataFrame(rows),
         runs=tuple(runs),
         responses=unique,
         n_duplicates=n_duplicates,

@@ -39,14 +39,14 @@ from irtcat._common.checks import (
     is_number,
 )
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.leaderboard.compared_models import as_compared, read_models
-from irtcat.leaderboard.comparison import (
-    Closing,
-    check_margin,
-    closing_of,
-    has_few_clusters,
-    verdict_of,
+from irtcat.leaderboard.compared_models import (
+    ModelPair,
+    PairRuns,
+    as_compared,
+    few_clusters,
+    read_models,
 )
+from irtcat.leaderboard.comparison import Closing, check_margin, closing_of, verdict_of
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.responses import Responses
 from irtcat.selection import Subset
@@ -163,11 +163,8 @@ class SequentialComparison:
     def question(self) -> str:
         """Two sentences: what is compared, and why the comparison ended."""
         sides = 2 if self.aim == "worse" else 1
-        figures = {
-            "error": (1 - self.level) / sides,
-            "detect": self.detect,
-            "futility": self.futility,
-        }
+        error = (1 - self.level) / sides
+        figures = {"error": error, "detect": self.detect, "futility": self.futility}
         shown = {name: round(100 * value, 10) for name, value in figures.items()}
         what = ESTIMANDS["model"].format(n=self.n_all)
         return f"Compared are {what}.\n{OUTCOMES[self.outcome].format(**shown)}"
@@ -449,7 +446,7 @@ def compare_sequential(
         now = fixed.after(n, _final_level(level))
         lower, upper = min(lower, now.lower), max(upper, now.upper)
         p_worse = max(p_worse, now.p_worse / FINAL)
-    if outcome == "all items" and not has_few_clusters(runs):
+    if outcome == "all items" and not few_clusters(runs.clusters):
         closing = fixed.after(n, _final_level(level))
         lower, upper = sorted((max(lower, closing.lower), min(upper, closing.upper)))
         p_worse = min(p_worse, closing.p_worse / FINAL)
@@ -511,8 +508,8 @@ def _final_level(level: float) -> float:
 class _Fixed(NamedTuple):
     """The interval of `compare` for the first steps, as if their number had been fixed."""
 
-    pair: Any
-    runs: Any
+    pair: ModelPair
+    runs: PairRuns
     places: IntArray
     n_all: int
     margin: float

@@ -1,15 +1,18 @@
 """Trends of estimates over dates: a line or a line with a change, by generalised least squares."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from irtcat._common.checks import argument_error, brief
-from irtcat._common.types import FloatArray, IntArray
+from irtcat._common.checks import argument_error, brief, shorten
+from irtcat._common.dates import as_years
+from irtcat._common.types import BoolArray, FloatArray, IntArray
+from irtcat.leaderboard.compared_models import groups_of
 from irtcat.leaderboard.comparison import t_quantile
 
 MIN_SUBJECTS = 4
@@ -82,6 +85,59 @@ class TrendScale(NamedTuple):
     value: float
     covariance: FloatArray
     variance: float
+
+
+class Dated(NamedTuple):
+    """Estimates of subjects, and what is known of them.
+
+    Attributes:
+        ids: ids of the subjects.
+        tables: metadata of the subjects.
+        kind: what they are called.
+        estimates: one for each subject.
+        covariance: of their errors.
+        usable: whose estimates count.
+        scale: their common factor.
+    """
+
+    ids: np.ndarray
+    tables: Sequence[pd.DataFrame]
+    kind: str
+    estimates: FloatArray
+    covariance: FloatArray
+    usable: BoolArray
+    scale: TrendScale
+
+    def trend(self, dates: Any, families: Any, without: str, **options: Any) -> Trend:
+        """The trend over a column or mapping of dates, by the options of `fit_trend`.
+
+        Args:
+            dates: dates of the subjects.
+            families: their families, or None; subjects without one are alone.
+            without: what the subjects that are not usable lack, for the flag.
+            options: as for `fit_trend`.
+        """
+        values = groups_of(dates, "dates", self.tables, self.ids, self.kind)
+        years, wrong = as_years(values)
+        if wrong is not None:
+            got = f"{brief(values.iloc[wrong])} for {brief(values.index[wrong])}"
+            raise argument_error("dates", "dates such as 2024-05-31, or years", got)
+        if not np.isfinite(years).any():
+            raise argument_error("dates", "known for some of the subjects", "none")
+        at = np.flatnonzero(self.usable & np.isfinite(years))
+        labels = None
+        if families is not None:
+            names = groups_of(families, "families", self.tables, self.ids, self.kind)
+            own = names.where(names.notna(), names.index.to_series(index=names.index)).astype(str)
+            labels = pd.factorize(own.to_numpy()[at])[0]
+        covariance = self.covariance[np.ix_(at, at)]
+        scale = self.scale._replace(covariance=self.scale.covariance[at])
+        trend = fit_trend(self.estimates[at], covariance, years[at], labels, scale=scale, **options)
+        if len(at) == len(self.ids):
+            return trend
+        left = shorten(np.delete(self.ids, at))
+        flag = f"left out, without a date or {without}: {left}"
+        return replace(trend, flags=(flag, *trend.flags))
 
 
 def fit_trend(
@@ -268,12 +324,3 @@ def _changed(
     best = ratio.max(axis=0)
     p_value = float((1 + (best[1:] >= best[0]).sum()) / (1 + DRAWS))
     return float(kinks[int(ratio[:, 0].argmax())]), p_value
-
-
-def check_years(years: FloatArray, wrong: int | None, ids: np.ndarray, texts: np.ndarray) -> None:
-    """Raise if a date is no date."""
-    if wrong is not None:
-        got = f"{brief(texts[wrong])} for {brief(ids[wrong])}"
-        raise argument_error("dates", "dates such as 2024-05-31, or years", got)
-    if not np.isfinite(years).any():
-        raise argument_error("dates", "known for some of the subjects", "none")

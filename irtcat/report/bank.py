@@ -13,11 +13,18 @@ from irtcat.bank import ItemBank, fisher_information, summed_information, test_i
 from irtcat.bank.item_states import Flag
 from irtcat.models import expected_responses, item_categories
 from irtcat.report.blocks import (
+    TEXTS,
     Block,
+    Note,
     Section,
+    are_hashes,
     column,
+    common_flags,
+    distinct_texts,
+    is_blank,
     line,
     lines,
+    listed,
     numbers,
     points,
     row,
@@ -25,8 +32,6 @@ from irtcat.report.blocks import (
     table,
     words,
 )
-from irtcat.report.names import TEXTS, are_hashes, listed
-from irtcat.report.remarks import Note, common_flags
 
 """Models whose curves the page computes from a, b, c and d (and the number of trials)."""
 
@@ -93,9 +98,8 @@ def item_curves(
             level = bank.subset(flat).probability(theta)[:, 0]
             block["flat"] = {str(i): numbers([p])[0] for i, p in zip(flat, level, strict=True)}
     else:
-        block |= _at_nodes(
-            bank, mean + sd * np.linspace(-4, 4, FINE_NODES if len(bank) <= MANY else NODES)
-        )
+        n_nodes = FINE_NODES if len(bank) <= MANY else NODES
+        block |= _at_nodes(bank, mean + sd * np.linspace(-4, 4, n_nodes))
     if observed is not None and len(observed):
         block["observed"] = _observed(observed, frame.index, model.has_order)
     return block
@@ -228,14 +232,12 @@ def bank_section(
     """
     frame = bank.to_frame().iloc[:, : -bank.items.shape[1] or None]
     flags = bank.flags()
-    common = common_flags([[flag.text for flag in of_item] for of_item in flags])
-    notes = _notes(bank, flags, common, names or {})
+    texts = [[flag.text for flag in of_item] for of_item in flags]
+    notes = _notes(bank, flags, common_flags(texts), names or {})
     if "flag" in frame:
-        rest = [[flag.text for flag in of_item if flag.text not in common] for of_item in flags]
-        frame = frame.assign(flag=["; ".join(texts) for texts in rest])
-    blocks: list[Block] = []
+        frame = frame.assign(flag=distinct_texts(texts))
     scale = _own_axes(bank) if bank.model.dims > 1 else _common_scale(bank, subset)
-    blocks += scale.figures
+    blocks = list(scale.figures)
     if np.isfinite(item_location(frame)[0]).any():
         blocks.append(_map(frame, bank))
     blocks.append(_item_table(bank, frame, scale, subset, curves))
@@ -396,9 +398,8 @@ def _map(frame: pd.DataFrame, bank: ItemBank) -> Block:
     description = "Each dot is an item; select one to open it in the table."
     if outside:
         subject = "item is" if outside == 1 else "items are"
-        description += (
-            f" {outside:,} {subject} outside {low:.3g} to {high:.3g} and drawn at that end."
-        )
+        ends = f"outside {low:.3g} to {high:.3g} and drawn at that end"
+        description += f" {outside:,} {subject} {ends}."
     if undefined:
         subject = "item has" if undefined == 1 else "items have"
         description += f" {undefined:,} {subject} no difficulty and no dot."
@@ -492,9 +493,8 @@ def _sharing_columns(curve_data: Block, columns: list[Block]) -> Block:
 
 def _is_trivial(name: str, values: pd.Series) -> bool:
     """Whether a column has no values, or asymptotes of 0 or 1 only."""
-    if values.isna().all() or (values.astype(str) == "").all():
-        return True
-    return bool((name == "c" and (values == 0).all()) or (name == "d" and (values == 1).all()))
+    asymptote = {"c": 0, "d": 1}.get(name)
+    return is_blank(values) or (asymptote is not None and bool((values == asymptote).all()))
 
 
 def _metadata(items: pd.DataFrame, used: set[str]) -> list[Block]:
@@ -513,7 +513,7 @@ def _kinds(items: pd.DataFrame) -> tuple[list[str], list[str]]:
     short: list[str] = []
     texts: list[str] = []
     for key in items.columns:
-        if items[key].isna().all() or (items[key].astype(str) == "").all():
+        if is_blank(items[key]):
             continue
         wide = items[key].dtype == object and items[key].astype(str).str.len().max() > 60
         (texts if TEXTS.match(str(key)) or wide else short).append(key)

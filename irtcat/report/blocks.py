@@ -1,15 +1,21 @@
-"""The elements of a page: sections of blocks (tables, lines, points) as JSON values."""
+"""The elements of a page: sections of blocks (tables, lines, points) as JSON values, and notes.
+
+Also the texts of items, which a reader recognises where an id is a hash.
+"""
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from irtcat.report.remarks import Note
+if TYPE_CHECKING:
+    from irtcat.bank import ItemBank
+    from irtcat.responses import Responses
 
 Block = dict[str, Any]
 DIGITS, DECIMALS = 7, 6
@@ -19,8 +25,6 @@ MAX_DISTINCT = 0.5
 """Texts are stored as numbered levels if at most this share of them is distinct."""
 
 LABELS = {
-    "subject": "Subject",
-    "item": "Item",
     "n_calibrated": "Calibrated models",
     "n_bank": "Items of the bank",
     "full_cost": "Cost of all items",
@@ -43,8 +47,6 @@ LABELS = {
     "n_responses": "Responses",
     "n_items": "Items",
     "proportion_correct": "Share right",
-    "percentile": "Percentile",
-    "flag": "Flag",
     "p_holm": "p (Holm)",
     "mdiff": "Difficulty (MDIFF)",
     "mdisc": "Discrimination (MDISC)",
@@ -72,6 +74,34 @@ LABELS = {
         )
     },
 }
+
+
+TEXTS = re.compile(
+    r"^(text|question|prompt|input|stem|content|problem|query|sentence|target)", re.I
+)
+HASH = re.compile(r"(?<![0-9a-z])(?=[0-9a-f]*\d)[0-9a-f]{8,}(?![0-9a-z])", re.I)
+"""At least eight hexadecimal digits as a word, one of them a decimal digit."""
+
+MOST_LISTED, MOST_LETTERS = 3, 60
+"""Names that a sentence lists, and letters of each of them."""
+
+TOPICS = ("Runs", "Scores", "Models", "Items", "Data")
+"""Topics, in the order in which groups of equal weight stand on the page."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence about the quality of the data or of a result.
+
+    Attributes:
+        text: the sentence.
+        topic: one of `TOPICS`.
+        serious: whether a number on the page may be wrong because of it.
+    """
+
+    text: str
+    topic: str
+    serious: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,24 +266,18 @@ def table_of(
     **more: Any,
 ) -> Block:
     """A table of all columns of a data frame that are not empty; see `column`."""
-    minor, long, percent, main = set(minor), set(long), set(percent), set(main)
-    columns = []
-    for key in frame.columns:
-        series = frame[key]
-        if series.isna().all() or (series.astype(str) == "").all():
-            continue
-        name = str(key)
-        columns.append(
-            column(
-                name,
-                series,
-                minor=name in minor,
-                long=name in long,
-                percent=name in percent,
-                main=name in main,
-            )
-        )
+    marks = {"minor": set(minor), "long": set(long), "percent": set(percent), "main": set(main)}
+    columns = [
+        column(str(key), frame[key], None, **{mark: str(key) in of for mark, of in marks.items()})
+        for key in frame.columns
+        if not is_blank(frame[key])
+    ]
     return table(caption, columns, **more)
+
+
+def is_blank(values: pd.Series) -> bool:
+    """Whether a column has no values."""
+    return bool(values.isna().all() or (values.astype(str) == "").all())
 
 
 def line(name: str, x: Any, y: Any, low: Any = None, high: Any = None, **more: Any) -> Block:
@@ -326,3 +350,81 @@ def shorter(text: str, length: int) -> str:
         'a long…'
     """
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def split_flags(column: pd.Series) -> list[list[str]]:
+    """The flags of every row, which are separated by semicolons.
+
+    Example:
+        >>> split_flags(pd.Series(["constant; weak prior", "", None]))
+        [['constant', 'weak prior'], [], []]
+    """
+    texts = column.fillna("").astype(str)
+    return [[flag.strip() for flag in text.split(";") if flag.strip()] for text in texts]
+
+
+def common_flags(rows: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Flags of more than half of several rows, and their counts.
+
+    They distinguish nothing: they are said once, and not marked in every row.
+
+    Example:
+        >>> common_flags([["constant"], ["constant", "negative slope"], []])
+        {'constant': 2}
+    """
+    counts = Counter(flag for flags in rows for flag in dict.fromkeys(flags))
+    return {flag: n for flag, n in counts.items() if len(rows) > 1 and 2 * n > len(rows)}
+
+
+def distinct_texts(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The flags of every row as a text, without those of most rows."""
+    common = common_flags(rows)
+    return ["; ".join(flag for flag in row if flag not in common) for row in rows]
+
+
+def are_hashes(ids: Iterable[object]) -> bool:
+    """Whether most ids hold a hash, which says nothing to a reader.
+
+    Example:
+        >>> are_hashes(["arc:3f2a90bc11de", "arc:00ab31cd97"]), are_hashes(["arc:12", "decade"])
+        (True, False)
+    """
+    found = [HASH.search(str(name)) is not None for name in ids]
+    return bool(found) and 2 * sum(found) > len(found)
+
+
+def texts_of(items: pd.DataFrame) -> pd.Series | None:
+    """The texts of items by id: the first column of texts with a value; None without one."""
+    for key in items.columns:
+        column = items[key].astype(object).where(items[key].notna(), "").astype(str)
+        if TEXTS.match(str(key)) and (column != "").any():
+            return pd.Series(column.to_numpy(), index=items.index.astype(str))
+    return None
+
+
+def item_names(sources: "Iterable[ItemBank | Responses]") -> dict[str, str]:
+    """The texts of the items whose ids are hashes, by id, from banks and responses."""
+    names: dict[str, str] = {}
+    for source in sources:
+        texts = texts_of(source.items)
+        if texts is None or not are_hashes(source.item_ids):
+            continue
+        for name, text in zip(map(str, source.item_ids), texts, strict=True):
+            if text:
+                names.setdefault(name, text)
+    return names
+
+
+def listed(ids: Sequence[object], names: Mapping[str, str], letters: int = MOST_LETTERS) -> str:
+    """The first items in words: their texts where they are known, else their ids.
+
+    Example:
+        >>> listed(["0f3a91bc", "q2", "q3", "q4"], {"0f3a91bc": "Why is the sky blue?"})
+        '“Why is the sky blue?”, q2, q3 and 1 more'
+    """
+    shown = []
+    for name in map(str, ids[:MOST_LISTED]):
+        text = shorter(names.get(name, name), letters)
+        shown.append(f"“{text}”" if name in names else text)
+    more = f" and {len(ids) - MOST_LISTED:,} more" if len(ids) > MOST_LISTED else ""
+    return ", ".join(shown) + more

@@ -14,8 +14,8 @@ from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.progress import ProgressOption, Steps, part_of, with_progress
 from irtcat._files.writing import check_target, replacing
 from irtcat.prediction.result import WHOSE as ESTIMANDS  # the module of estimands needs scipy
+from irtcat.report.blocks import item_names
 from irtcat.report.headline import headline, word_for
-from irtcat.report.names import item_names
 from irtcat.report.page import page
 from irtcat.report.ranking import (
     RankedModels,
@@ -38,27 +38,9 @@ LIMIT = 1_000_000
 are truncated, and columns of long tables omitted, until the page fits."""
 
 ORDER = (
-    "evaluation",
-    "comparison",
-    "best",
-    "predictions",
-    "groups",
-    "scores",
-    "board",
-    "gaps",
-    "plan",
-    "headroom",
-    "sessions",
-    "simulation",
-    "scale",
-    "options",
-    "labels",
-    "drift",
-    "contamination",
-    "link",
-    "kept",
-    "bank",
-    "subset",
+    *("evaluation", "comparison", "best", "predictions", "groups", "scores", "board", "gaps"),
+    *("plan", "headroom", "sessions", "simulation", "scale", "options", "labels", "drift"),
+    *("contamination", "link", "kept", "bank", "subset"),
 )
 
 

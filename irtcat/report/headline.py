@@ -5,7 +5,7 @@ from datetime import date
 
 import numpy as np
 
-from irtcat.report.blocks import shorter
+from irtcat.report.blocks import MOST_LETTERS, listed, shorter
 from irtcat.report.page import Headline
 from irtcat.report.ranking import (
     CLEAR,
@@ -23,8 +23,6 @@ from irtcat.responses import Responses
 
 TIE = 5e-4
 """Scores that differ by less look equal, and share a place in words."""
-MOST_LETTERS = 60
-"""Letters of a model's name in a sentence."""
 
 
 def word_for(results: Sequence[Result]) -> str:
@@ -121,9 +119,7 @@ def _name(row: Standing) -> str:
 
 
 def _names(rows: Sequence[Standing]) -> str:
-    """The first three names, and how many more there are."""
-    names = ", ".join(_name(row) for row in rows[:3])
-    return f"{names} and {len(rows) - 3:,} more" if len(rows) > 3 else names
+    return listed([row.name for row in rows], {})
 
 
 def _best(ranking: RankedModels, word: str) -> list[str]:
@@ -291,8 +287,5 @@ def _without_models(results: Sequence[Result], n_items: int | None, calibrated: 
         return f"A bank of {_count(n_items, 'item')}{end}."
     if "sessions" in kinds:
         return "Adaptive sessions, without a ranking: see the details."
-    return (
-        "The results of one analysis: see the details."
-        if len(results) == 1
-        else (f"The results of {len(results):,} analyses: see the details.")
-    )
+    what = "one analysis" if len(results) == 1 else f"{len(results):,} analyses"
+    return f"The results of {what}: see the details."

@@ -4,15 +4,14 @@ import functools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from irtcat._files.json import escaped, json_text, policy_hash
 from irtcat._version import __version__
-from irtcat.report.blocks import Block, Section, shorter
-from irtcat.report.remarks import grouped
+from irtcat.report.blocks import TOPICS, Note, Section, shorter
 
 SCRIPTS = ("core.js", "charts.js", "tables.js", "page.js")
 LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
@@ -40,21 +39,16 @@ class Headline:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A section and its place on the page; see `Section` for the other attributes.
-
-    Attributes:
-        number: its position in the data.
-        anchor: its link target.
-    """
+class Placed(NamedTuple):
+    """A section and its position on the page and in the data."""
 
     number: int
-    anchor: str
-    title: str
-    intro: tuple[str, ...]
-    facts: dict[str, str]
-    blocks: Sequence[Block]
+    section: Section
+
+    @property
+    def anchor(self) -> str:
+        """Its link target."""
+        return f"section-{self.number + 1}"
 
 
 def page(
@@ -111,21 +105,11 @@ def _values(
         f"default-src 'none'; style-src '{policy_hash(style)}'; "
         f"script-src '{policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
-    placed = [
-        Placed(
-            number=i,
-            anchor=f"section-{i + 1}",
-            title=section.title,
-            intro=section.intro,
-            facts=dict(section.facts),
-            blocks=section.blocks,
-        )
-        for i, section in enumerate(every)
-    ]
+    placed = [Placed(number, section) for number, section in enumerate(every)]
     notes = [
-        (note, (place.anchor, _line(place.title)))
-        for place, section in zip(placed, every, strict=True)
-        for note in section.notes
+        (note, (place.anchor, _line(place.section.title)))
+        for place in placed
+        for note in place.section.notes
     ]
     return {
         "title": title,
@@ -139,6 +123,59 @@ def _values(
         "script": Markup(script),
         "version": __version__,
     }
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A note on the page.
+
+    Attributes:
+        text: the sentence.
+        serious: see `Note`.
+        sources: anchor and title of each section that has it.
+    """
+
+    text: str
+    serious: bool
+    sources: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class RemarkGroup:
+    """The notes of one topic."""
+
+    topic: str
+    notes: tuple[Listed, ...]
+
+
+def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[RemarkGroup]:
+    """Notes by topic: equal ones once with all their sources, and the serious ones first.
+
+    Args:
+        notes: each with the anchor and title of its section.
+
+    Example:
+        >>> a, b = Note("Two items are odd.", "Items"), Note("Not converged.", "Items", True)
+        >>> [group] = grouped([(a, ("s1", "One")), (b, ("s1", "One")), (a, ("s2", "Two"))])
+        >>> [(note.text, len(note.sources)) for note in group.notes]
+        [('Not converged.', 1), ('Two items are odd.', 2)]
+    """
+    sources: dict[Note, list[tuple[str, str]]] = {}
+    for note, source in notes:
+        known = sources.setdefault(note, [])
+        if source not in known:
+            known.append(source)
+    groups = []
+    for topic in TOPICS:
+        found = [note for note in sources if note.topic == topic]
+        found.sort(key=lambda note: not note.serious)
+        if found:
+            listed = (
+                Listed(text=note.text, serious=note.serious, sources=tuple(sources[note]))
+                for note in found
+            )
+            groups.append(RemarkGroup(topic=topic, notes=tuple(listed)))
+    return sorted(groups, key=lambda group: not group.notes[0].serious)
 
 
 @functools.cache
@@ -185,17 +222,12 @@ def _columns_to_omit(sections: Sequence[Section], length: int, excess: int) -> l
     return omitted
 
 
-def _texts(sections: Any) -> Iterator[str]:
+def _texts(sections: Sequence[Section]) -> Iterator[str]:
     """Every text that may be truncated."""
-    for column in _long_columns(sections):
-        yield from column["v"]
-
-
-def _long_columns(sections: Sequence[Section]) -> Iterator[dict[str, Any]]:
-    """The columns of long texts in all blocks."""
     for section in sections:
         for block in _in_blocks(section.blocks):
-            yield from (column for column in block.get("cols", ()) if column.get("long"))
+            for column in block.get("cols", ()):
+                yield from column["v"] if column.get("long") else ()
 
 
 def _in_blocks(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

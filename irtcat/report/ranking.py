@@ -1,6 +1,5 @@
 """The ranking of the page: one score with one interval for every model, and where it comes from."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
@@ -14,9 +13,18 @@ from irtcat._common.types import FloatArray
 from irtcat.cat import FullScore
 from irtcat.prediction import OUT_OF_RANGE, UNLIKE
 from irtcat.prediction.result import WHOSE, whose, whose_scores
-from irtcat.report.blocks import Block, Section, bar, column, points, shorter, table
+from irtcat.report.blocks import (
+    Block,
+    Note,
+    Section,
+    bar,
+    column,
+    distinct_texts,
+    listed,
+    points,
+    table,
+)
 from irtcat.report.reading import Result
-from irtcat.report.remarks import Note
 from irtcat.responses import Responses
 
 if TYPE_CHECKING:
@@ -222,7 +230,7 @@ def _scores(
             found.add(row)
     for result in results:
         if result.kind == "predictions":
-            for row in _predicted(result, subset_size):
+            for row in _in_table(result, n_items=subset_size, letters=""):
                 found.add(row)
     stores = [result for result in results if result.kind == "sessions"]
     for number, result in enumerate(stores):
@@ -267,9 +275,9 @@ def _evaluated(result: Result) -> Standing | None:
         return None
     costs = _number(document, "cost"), _number(document, "full_cost")
     codes = document.get("unlike")
-    flags = (
-        [UNLIKE[code].flag for code in codes if code in UNLIKE] if isinstance(codes, list) else []
-    )
+    known = [code for code in codes if code in UNLIKE] if isinstance(codes, list) else []
+    counts = ("n_items", "rank", "rank_lower", "rank_upper")
+    whole: dict[str, Any] = {key: _whole(_number(document, key)) for key in counts}
     return Standing(
         name=str(document.get("model") or result.name),
         score=score,
@@ -277,44 +285,32 @@ def _evaluated(result: Result) -> Standing | None:
         upper=upper,
         level=_number(document, "level"),
         estimator=str(document.get("estimator") or ""),
-        n_items=_whole(_number(document, "n_items")),
-        rank=_whole(_number(document, "rank")),
-        rank_lower=_whole(_number(document, "rank_lower")),
-        rank_upper=_whole(_number(document, "rank_upper")),
+        **whole,
         n_calibrated=int(_number(document, "n_calibrated") or 0),
         estimand=_estimand(document.get("estimand")),
         ranks_of=_estimand(document.get("ranks_of")),
-        flags=tuple(flags),
+        flags=tuple(UNLIKE[code].flag for code in known),
         source=result.name,
         cost=None if costs[0] is None or costs[1] is None else (costs[0], costs[1]),
     )
 
 
-def _predicted(result: Result, n_items: int | None) -> list[Standing]:
-    """The standings in a table of irtcat predict."""
-    frame = result.value
-    out = []
-    for row in frame.to_dict("records"):
-        flags = [flag for flag in str(_text(row.get("flag"))).split("; ") if flag]
-        out.append(
-            Standing(
-                name=str(row["subject"]),
-                score=float(row["score"]),
-                lower=float(row["lower"]),
-                upper=float(row["upper"]),
-                level=result.level,
-                estimator=_text(row.get("estimator")),
-                n_items=n_items,
-                rank=_whole(row.get("rank")),
-                rank_lower=_whole(row.get("rank_lower")),
-                rank_upper=_whole(row.get("rank_upper")),
-                estimand=_estimand(row.get("estimand")),
-                ranks_of=_estimand(row.get("ranks_of")),
-                flags=tuple(flags),
-                source=result.name,
-            )
-        )
-    return out
+def _in_table(result: Result, **more: Any) -> list[Standing]:
+    """The standings in a table that a command wrote, with more fields that are alike for all."""
+    rows = []
+    for row in result.value.to_dict("records"):
+        fields = {
+            "name": str(row["subject"]),
+            **{key: float(row[key]) for key in ("score", "lower", "upper")},
+            "level": result.level,
+            **{key: _text(row.get(key)) for key in ("estimator", "letters")},
+            **{key: _whole(row.get(key)) for key in ("rank", "rank_lower", "rank_upper")},
+            **{key: _estimand(row.get(key)) for key in ("estimand", "ranks_of")},
+            "flags": tuple(flag for flag in _text(row.get("flag")).split("; ") if flag),
+            "source": result.name,
+        }
+        rows.append(Standing(**{**fields, "n_items": _whole(row.get("n_items")), **more}))
+    return rows
 
 
 def _text(value: Any) -> str:
@@ -381,68 +377,35 @@ def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
         flags.append("the session is not over")
     return Standing(
         name=session.head["subject"] or session.id,
-        score=score.score,
-        lower=score.lower,
-        upper=score.upper,
-        level=score.level,
-        estimator=score.estimator,
+        **{key: getattr(score, key) for key in OF_SCORE},
         n_items=int(session.state.n),
-        rank=score.rank,
-        rank_lower=score.rank_lower,
-        rank_upper=score.rank_upper,
-        n_calibrated=score.n_calibrated,
-        estimand=score.estimand,
-        ranks_of=score.ranks_of,
         flags=tuple(flags),
         source=source,
     )
 
 
+OF_SCORE = (
+    *("score", "lower", "upper", "level", "estimator", "rank", "rank_lower", "rank_upper"),
+    *("n_calibrated", "estimand", "ranks_of"),
+)
+"""What a `Standing` takes from a `FullScore`."""
+
+
 def _abilities(result: Result) -> list[Standing]:
     """The standings by ability in a table of irtcat score."""
-    frame = result.value
-    half = Z * frame["se"].to_numpy(float)
-    theta = frame["theta"].to_numpy(float)
-    has_ends = {"lower", "upper"} <= set(frame)
-    lower = frame["lower"].to_numpy(float) if has_ends else theta - half
-    upper = frame["upper"].to_numpy(float) if has_ends else theta + half
-    flags = [_text(value) for value in frame["flag"]] if "flag" in frame else [""] * len(frame)
-    counts = frame["n_items"].tolist() if "n_items" in frame else [None] * len(frame)
-    return [
-        Standing(
-            name=str(name),
-            score=float(theta[i]),
-            lower=float(lower[i]),
-            upper=float(upper[i]),
-            level=result.level if has_ends else 0.95,
-            n_items=_whole(counts[i]),
-            flags=tuple(flag for flag in flags[i].split("; ") if flag),
-            source=result.name,
-        )
-        for i, name in enumerate(frame["subject"])
-    ]
+    table, level = result.value.assign(score=result.value["theta"]), result.level
+    if not {"lower", "upper"} <= set(table):
+        half, level = Z * table["se"], 0.95
+        table = table.assign(lower=table["theta"] - half, upper=table["theta"] + half)
+    shown = ["subject", "score", "lower", "upper", "n_items", "flag"]
+    table = table[[key for key in shown if key in table]]
+    return _in_table(replace(result, value=table, level=level))
 
 
-def _grouped(result: Result) -> list[Standing]:
+def _grouped(result: Result, **more: Any) -> list[Standing]:
     """The standings in a table of irtcat groups."""
-    return [
-        Standing(
-            name=str(row["subject"]),
-            score=float(row["score"]),
-            lower=float(row["lower"]),
-            upper=float(row["upper"]),
-            level=result.level,
-            estimator="all items",
-            rank=_whole(row.get("rank")),
-            rank_lower=_whole(row["rank_lower"]),
-            rank_upper=_whole(row["rank_upper"]),
-            letters=_text(row["letters"]),
-            estimand=_estimand(row.get("estimand")),
-            ranks_of=_estimand(row.get("estimand")),
-            source=result.name,
-        )
-        for row in result.value.to_dict("records")
-    ]
+    rows = _in_table(result, **{"estimator": "all items", "n_items": None, "flags": (), **more})
+    return [replace(row, ranks_of=row.estimand) for row in rows]
 
 
 def _observed(
@@ -463,25 +426,17 @@ def _observed(
         estimand = estimand or ("model" if are_models(results) else "domain")
         table = groups(responses, estimand=estimand).to_frame().reset_index()
         table["estimand"] = estimand
-        rows = _grouped(Result("groups", "the responses", table, level=0.95))
-        n, how = responses.n_items, "all items answered"
-        return [replace(row, estimator=how, n_items=n, rank=None) for row in rows]
+        found = Result("groups", "the responses", table, level=0.95)
+        how = "all items answered"
+        return _grouped(found, estimator=how, n_items=responses.n_items, rank=None)
     score = full_scores(responses)
-    n = (~np.isnan(responses.to_numpy())).sum(axis=1).astype(float)
-    lower, upper = wilson_interval(score, np.maximum(n, 1), 0.95)
-    return [
-        Standing(
-            name=str(name),
-            score=float(score[i]),
-            lower=float(lower[i]),
-            upper=float(upper[i]),
-            estimator="all items answered" if n[i] == responses.n_items else "mean of the answers",
-            n_items=int(n[i]),
-            estimand="domain",
-            source="the responses",
-        )
-        for i, name in enumerate(responses.subject_ids)
-    ]
+    n = (~np.isnan(responses.to_numpy())).sum(axis=1)
+    lower, upper = wilson_interval(score, np.maximum(n, 1).astype(float), 0.95)
+    answered = np.where(n == responses.n_items, "all items answered", "mean of the answers")
+    table = pd.DataFrame(
+        {"subject": responses.subject_ids, "score": score, "lower": lower, "upper": upper}
+    ).assign(estimator=answered, n_items=n, estimand="domain")
+    return _in_table(Result("groups", "the responses", table, level=0.95))
 
 
 def are_models(results: Sequence[Result]) -> bool:
@@ -583,9 +538,7 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
 
 def _flag_columns(rows: Sequence[Standing]) -> list[Block]:
     """The flags; those of more than half of several rows distinguish nothing and are said once."""
-    n_flagged = Counter(flag for row in rows for flag in set(row.flags))
-    common = {flag for flag, n in n_flagged.items() if 2 * n > len(rows) > 1}
-    flags = ["; ".join(flag for flag in row.flags if flag not in common) for row in rows]
+    flags = distinct_texts([row.flags for row in rows])
     return [column("flag", flags, "To check", minor=True)] if any(flags) else []
 
 
@@ -652,15 +605,14 @@ def _ranks_text(row: Standing) -> str:
     """The ranks that a model may have."""
     if row.rank_lower is None or row.rank_upper is None:
         return ""
-    if row.rank_lower == row.rank_upper:
+    if row.rank_lower == row.rank_upper and row.letters:
         return f"{row.rank_lower:,}"
     return f"{row.rank_lower:,} to {row.rank_upper:,}"
 
 
 def _rank_text(row: Standing) -> str:
-    if row.rank_lower is None or row.rank_upper is None:
-        return f"{row.rank:,}"
-    return f"{row.rank:,} ({row.rank_lower:,} to {row.rank_upper:,})"
+    ranks = _ranks_text(row)
+    return f"{row.rank:,} ({ranks})" if ranks else f"{row.rank:,}"
 
 
 def _notes(ranking: RankedModels, word: str) -> list[Note]:
@@ -671,7 +623,7 @@ def _notes(ranking: RankedModels, word: str) -> list[Note]:
         text = f"The scores come from different estimators ({counts}): compare them with care."
         notes.append(Note(text, "Scores"))
     if ranking.others:
-        names = _names(ranking.others)
+        names = listed(ranking.others, {}, 40)
         text = f"More than one result has a score of {names}, by other answers."
         text += " The ranking shows that of the first result."
         notes.append(Note(text, "Scores"))
@@ -687,18 +639,13 @@ def flag_notes(flags: Mapping[str, Sequence[str]], word: str) -> list[Note]:
     out = []
     for text, names in sorted(by_flag.items(), key=lambda entry: -len(entry[1])):
         n = f"{len(names):,} of {len(flags):,} {word.lower()}s: " if len(flags) > 1 else ""
-        shown = f" ({_names(names)})" if len(flags) > 1 else ""
+        shown = f" ({listed(names, {}, 40)})" if len(flags) > 1 else ""
         reason = text[:1].upper() + text[1:] if not n else text
         serious = text in OUT_OF_RANGE
         if serious:
             reason += ", where scores are less certain"
         out.append(Note(f"{n}{reason}{shown}.", "Models", serious))
     return out
-
-
-def _names(names: Sequence[str]) -> str:
-    first = ", ".join(shorter(name, 40) for name in names[:3])
-    return first + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
 def score_text(row: Standing) -> str:

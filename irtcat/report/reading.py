@@ -65,27 +65,9 @@ NUMBERS = frozenset(
     {
         *METRICS,
         *(f"{name}_sd" for name in METRICS),
-        "theta",
-        "se",
-        "lower",
-        "upper",
-        "percentile",
-        "score",
-        "rank",
-        "rank_lower",
-        "rank_upper",
-        "gap",
-        "n_items",
-        "truth",
-        "full_score",
-        "score_sd",
-        "items",
-        "rmse",
-        "bias",
-        "rate",
-        "suspicion",
-        "retained",
-        "observed",
+        *("theta", "se", "lower", "upper", "percentile", "truth", "suspicion", "observed"),
+        *("score", "score_sd", "full_score", "rank", "rank_lower", "rank_upper", "gap"),
+        *("n_items", "items", "rmse", "bias", "rate", "retained"),
     }
 )
 """Columns that must be numeric in all tables, because the report computes with them."""
@@ -173,18 +155,8 @@ def read_csv(path: Path) -> pd.DataFrame:
     """Read a table written by the commands; ids remain text."""
     # As text, because an id may be "NA", and an empty cell means no flags.
     texts = (
-        "subject",
-        "item",
-        "option",
-        "model",
-        "flag",
-        "reasons",
-        "undefined",
-        "new",
-        "old",
-        "letters",
-        "estimand",
-        "ranks_of",
+        *("subject", "item", "option", "model", "new", "old", "letters"),
+        *("flag", "reasons", "undefined", "estimand", "ranks_of"),
     )
     return _with_numbers(read_table(path, texts), str(path))
 

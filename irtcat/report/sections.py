@@ -9,11 +9,9 @@ import pandas as pd
 from irtcat._common.checks import InputError
 from irtcat._common.progress import Progress, Steps
 from irtcat.report import tables as _tables
-from irtcat.report.blocks import Section, table_of
-from irtcat.report.names import listed
+from irtcat.report.blocks import Note, Section, listed, table_of
 from irtcat.report.ranking import RankedModels, interval_name
 from irtcat.report.reading import NOT_OVER, Result
-from irtcat.report.remarks import Note
 from irtcat.report.sessions import sessions
 from irtcat.report.tables import facts_of
 from irtcat.responses import Responses
@@ -27,18 +25,14 @@ def scale(name: str, contents: dict[str, Any]) -> list[Section]:
     from irtcat.report.bank import bank_section  # it needs JAX, most results do not
 
     tables, banks = contents["tables"], contents["banks"]
-    scales, decisions = tables["scales"], tables["decisions"]
-    ids = {"decisions": ("scale", "item")}
-    for key, names in ids.items():
-        for column_name in set(names) & set(tables[key]):
-            tables[key][column_name] = tables[key][column_name].fillna("")
+    scales, decisions = tables["scales"], tables["decisions"].fillna({"scale": "", "item": ""})
     facts = {
         "Scales": str(len(scales)),
         "Items offered": f"{int(scales['items'].sum()):,}",
         "Items retained": f"{int(scales['retained'].sum()):,}",
     }
     blocks = [
-        table_of(scales, "Scales", long=()),
+        table_of(scales, "Scales"),
         table_of(
             decisions,
             "Decisions, in order",
@@ -47,11 +41,10 @@ def scale(name: str, contents: dict[str, Any]) -> list[Section]:
         ),
     ]
     if "items" in tables:
-        shown = tables["items"].drop(columns=[c for c in ("se_c",) if c in tables["items"]])
-        first = ["item", *[c for c in shown.columns if c != "item"]]
+        shown = tables["items"].drop(columns="se_c", errors="ignore")
         blocks.append(
             table_of(
-                shown[first],
+                _ids_first(shown),
                 "All items, retained and removed",
                 filters=[c for c in ("scale", "status") if c in shown],
                 percent=("proportion_correct",),
@@ -64,17 +57,17 @@ def scale(name: str, contents: dict[str, Any]) -> list[Section]:
     intro = f"{dropped:,} items were dropped; each decision states its statistic and threshold."
     title = f"Evaluation scales: {name}"
     out = [Section(title, (intro,), facts=facts, blocks=blocks, notes=notes)]
-    for stem, bank in banks.items():
-        curves = tables.get(f"{stem}_curves")
-        out.append(bank_section(f"scale {stem}", bank, curves=curves))
-    return out
+    return out + [
+        bank_section(f"scale {stem}", bank, curves=tables.get(f"{stem}_curves"))
+        for stem, bank in banks.items()
+    ]
 
 
 def evaluation(
     name: str,
     contents: dict[str, Any],
-    score_text: Callable[["Session"], str] | None = None,
-    names: Mapping[str, str] | None = None,
+    score_text: Callable[["Session"], str],
+    names: Mapping[str, str],
 ) -> list[Section]:
     """Sections of the adaptive evaluation of a live model: results, items and sessions.
 
@@ -101,11 +94,15 @@ def evaluation(
     blocks = [block for one in traced for block in one.blocks]
     for stem, frame in tables.items():
         if len(frame) and not (traced and "item" in frame):  # the steps of the session have them
-            first = [c for c in ("item", "subject") if c in frame]
-            rest = [c for c in frame.columns if c not in first]
-            blocks.append(table_of(frame[[*first, *rest]], stem.capitalize()))
+            blocks.append(table_of(_ids_first(frame), stem.capitalize()))
     intro = tuple(sentence for one in traced[:1] for sentence in one.intro)
     return [Section(f"Adaptive evaluation: {name}", intro, facts, blocks, tuple(notes))]
+
+
+def _ids_first(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with the columns of ids before the others."""
+    ids = [name for name in ("item", "subject") if name in table]
+    return table[[*ids, *table.columns.difference(ids, sort=False)]]
 
 
 def _readable(result: dict[str, Any]) -> dict[str, Any]:

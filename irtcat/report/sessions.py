@@ -14,13 +14,13 @@ from irtcat.report.blocks import (
     Section,
     choice,
     column,
+    item_names,
     line,
     lines,
     numbers,
     table,
     table_of,
 )
-from irtcat.report.names import item_names
 
 if TYPE_CHECKING:
     from irtcat.cat import Session

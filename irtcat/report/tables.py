@@ -7,23 +7,26 @@ import numpy as np
 import pandas as pd
 
 from irtcat import agreement
-from irtcat.leaderboard.metrics import METRICS, compare_scores
+from irtcat.leaderboard.metrics import GAPS, METRICS, compare_scores
 from irtcat.plot.boards import METRICS as METRIC_NAMES
 from irtcat.report.blocks import (
     Block,
+    Note,
     Section,
     bar,
     choice,
     column,
+    distinct_texts,
+    is_blank,
     line,
     lines,
     points,
     row,
+    split_flags,
     table,
     table_of,
     words,
 )
-from irtcat.report.remarks import Note, common_flags, split_flags, without
 
 TOP = 10
 MOST_NAMED = 7
@@ -50,8 +53,8 @@ def distinct_flags(table: pd.DataFrame) -> pd.DataFrame:
     """The table without the flags of most rows, which are said once."""
     if "flag" not in table:
         return table
-    common = common_flags(split_flags(table["flag"]))
-    return table.assign(flag=without(table["flag"], list(common)))
+    texts = distinct_texts(split_flags(table["flag"]))
+    return table.assign(flag=pd.Series(texts, table.index, dtype=object))
 
 
 def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
@@ -76,7 +79,7 @@ def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
     first, last = frame["theta"].max(), frame["theta"].min()
     description = f"{len(frame):,} subjects from {last:.2f} to {first:.2f}, each with its interval."
     figure = _caterpillar("Abilities, ranked", "Ability θ", frame, "theta", description)
-    keys = [k for k in ("percentile", "n_items", "flag") if k in frame and _has_values(frame[k])]
+    keys = [k for k in ("percentile", "n_items", "flag") if k in frame and not is_blank(frame[k])]
     columns = [
         column("subject", frame["subject"]),
         column("place", frame["place"], "Rank"),
@@ -96,11 +99,6 @@ def scores(name: str, table_: pd.DataFrame, ranked: bool = False) -> Section:
     }
     intro = "If the intervals of two subjects overlap, their true order may be reversed."
     return Section(f"Ranking by ability: {name}", (intro,), facts, [figure, shown], notes)
-
-
-def _has_values(values: pd.Series) -> bool:
-    """Whether a column has any values."""
-    return bool(values.notna().any() and (values.astype(str) != "").any())
 
 
 def _caterpillar(
@@ -158,7 +156,7 @@ def predictions(name: str, table_: pd.DataFrame, truth: pd.Series | None = None)
     )
     columns.insert(2, bar("lower", "score", "upper", "Score with interval", mark))
     for key in ("estimator", "flag"):
-        if key in frame and _has_values(frame[key]):
+        if key in frame and not is_blank(frame[key]):
             columns.append(column(key, frame[key], minor=key == "estimator"))
     description = "Predicted full scores in order, each with its interval."
     ranked = _caterpillar(
@@ -253,14 +251,7 @@ def board(name: str, table_: pd.DataFrame, flags: tuple[str, ...] = ()) -> Secti
         sort=("kendall", -1),
         filters=[f for f in ("strategy", "estimator") if len(set(table_[f])) > 1],
         main=("n_items", metrics[0] if metrics else ""),
-        minor=(
-            "pearson",
-            "rmse",
-            "spearman",
-            "pairwise_under_2",
-            "pairwise_2_to_5",
-            "pairwise_over_5",
-        ),
+        minor=("pearson", "rmse", "spearman", *GAPS),
     )
     blocks = [choice("Measure", options), shown] if options else [shown]
     notes = (*(Note(flag, "Runs") for flag in flags), *table_flag_notes(table_, "rows"))
@@ -302,21 +293,14 @@ def _chart(metric: str, table_: pd.DataFrame) -> Block:
         band = (low, high) if (spread > 0).any() else (None, None)
         last = float(rows["mean"].iloc[-1])
         error = abs(last - BEST_VALUE[metric]) if metric in BEST_VALUE else last
-        lines_.append(
-            (
-                error if np.isfinite(error) else np.inf,
-                line(name, rows["n_items"], rows["mean"], *band),
-            )
-        )
-    order = sorted(range(len(lines_)), key=lambda i: lines_[i][0])
-    named = [lines_[i][1] for i in order[:MOST_NAMED]]
+        drawn = line(name, rows["n_items"], rows["mean"], *band)
+        lines_.append((error if np.isfinite(error) else np.inf, drawn))
+    ordered = [one for _, one in sorted(lines_, key=lambda entry: entry[0])]
+    named = ordered[:MOST_NAMED]
     # Drawn first, so that the named lines lie above them; without bands, which would cover all.
-    others = [
-        {"name": lines_[i][1]["name"], "x": lines_[i][1]["x"], "y": lines_[i][1]["y"], "dim": 1}
-        for i in order[MOST_NAMED:]
-    ]
+    others = [{**_without_band(one), "dim": 1} for one in ordered[MOST_NAMED:]]
     if len(named) > MOST_BANDS:
-        named = [{key: v for key, v in one.items() if key not in ("low", "high")} for one in named]
+        named = list(map(_without_band, named))
     most = table_["n_items"].max()
     ends = [f"{one['name']} {one['y'][-1]:.3g}" for one in named[:3] if one["y"][-1] is not None]
     description = f"Best at {most:g} items: {', '.join(ends)}."
@@ -335,6 +319,10 @@ def _chart(metric: str, table_: pd.DataFrame) -> Block:
     )
 
 
+def _without_band(series: Block) -> Block:
+    return {key: series[key] for key in ("name", "x", "y")}
+
+
 def gaps(name: str, table_: pd.DataFrame) -> Section:
     """The section of the smallest gap that k items rank right."""
     finite = table_[np.isfinite(table_["gap"])]
@@ -345,7 +333,7 @@ def gaps(name: str, table_: pd.DataFrame) -> Section:
     ]
     series.sort(key=lambda one: one["y"][-1])
     if len(series) > MOST_BANDS:  # bands would cover each other
-        series = [{key: one[key] for key in ("name", "x", "y")} for one in series]
+        series = list(map(_without_band, series))
     series = [one if i < MOST_NAMED else {**one, "dim": 1} for i, one in enumerate(series)]
     bands = "Bands are bootstrap intervals." if len(series) <= MOST_BANDS else ""
     chart = lines(
@@ -404,9 +392,7 @@ def simulation(name: str, result: Any) -> Section:
         within = (error.abs() <= Z * sessions["se"])[error.notna()]
         facts["Truth within ±1.96 SE"] = f"{within.mean():.1%}"
         facts["Mean SE"] = f"{sessions['se'].replace(np.inf, np.nan).mean():.3f}"
-        description = (
-            f"{len(sessions):,} sessions; root mean squared error {facts['RMSE of ability']}."
-        )
+        rmse = facts["RMSE of ability"]
         half = Z * sessions["se"].replace(np.inf, np.nan)
         blocks.append(
             points(
@@ -415,7 +401,7 @@ def simulation(name: str, result: Any) -> Section:
                 "Estimated ability",
                 (sessions["truth"], sessions["theta"]),
                 sessions["subject"],
-                description,
+                f"{len(sessions):,} sessions; root mean squared error {rmse}.",
                 diagonal=1,
                 low=sessions["theta"] - half,
                 high=sessions["theta"] + half,
@@ -476,11 +462,10 @@ def _by_length(tables: dict[str, pd.DataFrame]) -> Block | None:
         return None
     series = [line("root mean squared error", table_["items"], table_["rmse"])]
     series.append(line("mean standard error", table_["items"], table_["se"]))
+    first, last = table_.iloc[0], table_.iloc[-1]
     description = (
-        f"From {table_['rmse'].iloc[0]:.3g} after one item to {table_['rmse'].iloc[-1]:.3g} after "
-    )
-    description += (
-        f"{table_['items'].iloc[-1]:g}; sessions that ended earlier are not in the later points."
+        f"From {first['rmse']:.3g} after one item to {last['rmse']:.3g} after {last['items']:g}; "
+        "sessions that ended earlier are not in the later points."
     )
     return lines(
         "Error as items are answered",
@@ -496,12 +481,9 @@ def _by_length(tables: dict[str, pd.DataFrame]) -> Block | None:
 def _by_theta(tables: dict[str, pd.DataFrame]) -> Block | None:
     """The figure of error against the true ability."""
     table_ = tables.get("by_theta")
-    if (
-        table_ is None
-        or not {"theta", "rmse"} <= set(table_)
-        or "ability" in table_
-        or not len(table_)
-    ):
+    if table_ is None or not {"theta", "rmse"} <= set(table_):
+        return None
+    if "ability" in table_ or not len(table_):
         return None
     names = {"rmse": "root mean squared error", "se": "mean standard error", "bias": "bias"}
     series = [

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, shorten
-from irtcat._common.id_index import first_repeated
 from irtcat._common.numbers import whole_number_in
+from irtcat._common.positions import first_repeated
 from irtcat.io.text import column_numbers, read_table
 from irtcat.selection.expectation import EXPECTATIONS
 from irtcat.selection.subset import LISTED, Subset

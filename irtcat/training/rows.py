@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
-from irtcat._common.id_index import IdIndex
+from irtcat._common.positions import IdIndex
 from irtcat._common.types import IntArray
 from irtcat.responses._frames import as_pandas
 

@@ -13,11 +13,11 @@ from scipy.special import ndtr
 import irtcat
 from irtcat import ItemBank, report
 from irtcat.cat import Config, Session
+from irtcat.report.blocks import Note, are_hashes, item_names
 from irtcat.report.headline import headline
-from irtcat.report.names import are_hashes, item_names
+from irtcat.report.page import grouped
 from irtcat.report.ranking import ranking_of
 from irtcat.report.reading import read
-from irtcat.report.remarks import Note, grouped
 from irtcat.report.tables import board as board_section
 
 DAY = date(2026, 11, 3)

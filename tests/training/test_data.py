@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from irtcat import InputError, ItemBank
-from irtcat._common import id_index
+from irtcat._common import positions
 from irtcat.training import filters
 from irtcat.training.curriculum import AbilityMatched, Competency
 from irtcat.training.filters import files as files
@@ -223,7 +223,7 @@ def test_many_ids_are_matched_as_a_dictionary_would(tmp_path):
 
 def test_ids_with_the_same_hash(monkeypatch, tmp_path):
     """Texts decide where hashes are equal."""
-    monkeypatch.setattr(id_index, "_hashes", lambda texts: np.array([len(t) for t in texts], "u8"))
+    monkeypatch.setattr(positions, "_hashes", lambda texts: np.array([len(t) for t in texts], "u8"))
     source, path = tmp_path / "rows.jsonl", tmp_path / "kept.jsonl"
     source.write_text("".join(f'{{"id": "{name}"}}\n' for name in [*"zyxwvu", "vv"]))
     assert KEPT.save_rows(source, path, key="id").unknown == 1

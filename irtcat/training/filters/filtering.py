@@ -36,7 +36,7 @@ from irtcat._common.checks import (
     is_number,
     shorten,
 )
-from irtcat._common.id_index import first_repeated
+from irtcat._common.positions import first_repeated
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, check_needs, ranking
 from irtcat.responses import Responses

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, is_number
-from irtcat._common.id_index import first_repeated
+from irtcat._common.positions import first_repeated
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.selector import Selector
 

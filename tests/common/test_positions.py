@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat._common import id_index
-from irtcat._common.id_index import IdIndex, first_repeated
+from irtcat._common import positions
+from irtcat._common.positions import IdIndex, first_repeated
 
 TEXTS = ["", "a", "a ", "é", "e\u0301", "nan", "1", "01", "日本", "x" * 500]
 
@@ -14,14 +14,14 @@ TEXTS = ["", "a", "a ", "é", "e\u0301", "nan", "1", "01", "日本", "x" * 500]
 def hashes(request, monkeypatch):
     """Also hashes that nearly all texts share."""
     if request.param == "one bit":
-        real = id_index._hashes
-        monkeypatch.setattr(id_index, "_hashes", lambda texts: real(texts) % np.uint64(2))
+        real = positions._hashes
+        monkeypatch.setattr(positions, "_hashes", lambda texts: real(texts) % np.uint64(2))
 
 
 @pytest.mark.usefixtures("hashes")
 @pytest.mark.parametrize("batch", [3, 1 << 16])
 def test_positions_are_those_of_a_dictionary(batch, monkeypatch):
-    monkeypatch.setattr(id_index, "BATCH", batch)
+    monkeypatch.setattr(positions, "BATCH", batch)
     known = {text: k for k, text in enumerate(TEXTS)}
     asked = [*reversed(TEXTS), "unknown", "A", "a", "a"]
     index = IdIndex(pd.Index(TEXTS))
