@@ -128,16 +128,11 @@ def run(
     write_csv(fitted.bank.to_frame(), paths["items"])
     write_csv(board.to_frame(), paths["leaderboard"])
     write_csv(demo.to_frame(), paths["summary"])
-    write_csv(
-        _held_out_table(fitted, held_out, sorted(n_items)[len(n_items) // 4]), paths["held_out"]
-    )
+    k = sorted(n_items)[len(n_items) // 4]
+    write_csv(_held_out_table(fitted, held_out, k), paths["held_out"])
     if plot.can_draw():
-        items = select(
-            fitted.bank,
-            min(ITEMS_DRAWN, data.n_items),
-            strategy="stratified",
-            calibration=calibration,
-        )
+        drawn = min(ITEMS_DRAWN, data.n_items)
+        items = select(fitted.bank, drawn, strategy="stratified", calibration=calibration)
         plot.save(plot.rank_correlation(board.summary()), paths["rank_correlation"])
         plot.save(plot.information_curve(fitted.bank), paths["information"])
         plot.save(plot.item_curves(fitted.bank, items.item_ids), paths["item_curves"])

@@ -27,7 +27,7 @@ CONFIG = Config(stopping="n>=12", max_items=12, criterion="mepv")
 
 WORKER = """
 import sys
-from irtcat.cli._session import use_compilation_cache
+from irtcat.cli._command import use_compilation_cache
 use_compilation_cache()
 from irtcat import ItemBank
 from irtcat.cat import Config, Session, Store

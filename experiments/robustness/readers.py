@@ -866,7 +866,7 @@ def config_seeds(folder: Path) -> list[Path]:
 
 def read_config(path: Path) -> Any:
     """The file of ``--config``, through `Config.from_json`."""
-    from irtcat.cli._adaptive import read_config as read
+    from irtcat.cli.simulate import read_config as read
 
     given: Any = SimpleNamespace(
         config=path, stop=None, max_items=None, values_of=lambda source: {}

@@ -28,7 +28,7 @@ CASES = [(model, missing) for model in ("rasch", "2pl") for missing in (False, T
 
 def simulate(n_members: int, n_items: int, missing: bool) -> tuple[np.ndarray, np.ndarray]:
     """Answers (-1: missing) and true difficulties."""
-    from irtcat.training.design import assignments, draw_members
+    from irtcat.training.crowd.members import assignments, draw_members
 
     rng = np.random.default_rng(0)
     b, a = rng.normal(-1, 1.5, n_items), np.exp(rng.normal(0, 0.3, n_items))

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,19 +15,24 @@ from typing import Any, NamedTuple
 
 import typer
 
+from irtcat._common.cache import writable_folder
 from irtcat._common.progress import Progress, progress
 from irtcat.cli._input import SCORE_RANGE, read
 from irtcat.cli._options import CSV, FORCE, JSON, READING, Option, option
-from irtcat.cli._output import Table, emit_csv, emit_json, say, show, write_csv
-from irtcat.cli._session import (
+from irtcat.cli._output import (
     LABELS,
+    Table,
+    emit_csv,
+    emit_json,
     fail,
     fail_interrupted,
     is_interactive,
+    say,
     sentence,
-    use_compilation_cache,
+    show,
     warn,
     with_options,
+    write_csv,
 )
 
 
@@ -106,6 +111,10 @@ class Options:
         """What messages call an option."""
         return self._command.options[name].label
 
+    def usage_error(self, name: str, text: str) -> typer.BadParameter:
+        """A usage error about an option."""
+        return typer.BadParameter(text, param_hint=self.label(name))
+
     @property
     def given_rows(self) -> list[Option]:
         """The options and arguments on the command line."""
@@ -165,6 +174,7 @@ class Options:
             self.wrote.append(f"Wrote the {what} to {path}")
 
 
+@dataclass(eq=False)
 class Command:
     """A command: its body, its options, and the library's function behind it.
 
@@ -180,22 +190,19 @@ class Command:
         shows_progress: whether its time is shown; not for one that runs until it is stopped.
     """
 
-    def __init__(
-        self,
-        body: Callable[[Options], Output],
-        library: str | None,
-        rows: tuple[str | Option, ...],
-        compiles: bool = True,
-        json: bool = True,
-        csv: bool = True,
-        shows_progress: bool = True,
-    ) -> None:
-        self.body, self.library, self.compiles = body, library or "", compiles
-        self.shows_progress = shows_progress
-        asks = any(isinstance(row, Option) and row.replaces for row in rows)
-        shared = ((JSON, json), (CSV, csv), (FORCE, asks))
-        self.rows = (*rows, *(row for row, applies in shared if applies))
-        self.__doc__ = body.__doc__
+    body: Callable[[Options], Output]
+    library: str
+    rows: tuple[str | Option, ...]
+    compiles: bool = True
+    json: bool = True
+    csv: bool = True
+    shows_progress: bool = True
+
+    def __post_init__(self) -> None:
+        asks = any(isinstance(row, Option) and row.replaces for row in self.rows)
+        shared = ((JSON, self.json), (CSV, self.csv), (FORCE, asks))
+        self.rows = (*self.rows, *(row for row, applies in shared if applies))
+        self.__doc__ = self.body.__doc__
 
     def all_rows(self) -> list[Option]:
         """The rows of all options, without what the library says of them."""
@@ -248,7 +255,7 @@ class Command:
             if self.compiles:
                 use_compilation_cache()
             title = f"{self.__doc__}".partition(".")[0]
-            shown = progress(title) if self.shows_progress else nullcontext(no_progress)
+            shown = progress(title) if self.shows_progress else nullcontext(options.progress)
             with shown as options.progress:
                 out = self.body(options)
             if values.get("as_json"):
@@ -369,10 +376,6 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def no_progress(done: int, total: int | None, description: str) -> None:
-    """Show nothing of a command that runs until it is stopped."""
-
-
 def _kept(wrote: list[str]) -> str:
     """What an interrupted command leaves behind."""
     if wrote:
@@ -393,4 +396,29 @@ def command_of(
     library: str | None, *rows: str | Option, **about: bool
 ) -> Callable[[Callable[[Options], Output]], Command]:
     """Make a command of a function of `Options`: see `Command` for the arguments."""
-    return lambda body: Command(body, library, rows, **about)
+    return lambda body: Command(body, library or "", rows, **about)
+
+
+def by_name(*commands: Command) -> dict[str, Command]:
+    """Subcommands by the names of their functions."""
+    return {command.body.__name__.rstrip("_"): command for command in commands}
+
+
+def use_compilation_cache() -> None:
+    """Store what JAX compiles apart from irtcat's programs, if there is a folder for it."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # set by the user
+        return
+    folder = writable_folder("jax")
+    if folder is None:
+        return
+    settings = {
+        "jax_compilation_cache_dir": str(folder),
+        "jax_persistent_cache_min_compile_time_secs": 0.1,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    jax = sys.modules.get("jax")
+    for name, value in settings.items():
+        if jax is None:  # it reads the environment when it is imported, if ever
+            os.environ.setdefault(name.upper(), str(value))
+        else:
+            jax.config.update(name, value)

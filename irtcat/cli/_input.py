@@ -1,5 +1,6 @@
 """Reading the files and texts that options name."""
 
+import os
 import warnings
 import zipfile
 from contextvars import ContextVar
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from irtcat.cli._session import warn
+from irtcat._common.numbers import number_in, whole_number_in
+from irtcat.cli._output import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from irtcat.bank._table import BankTable
 
 DATASET = "dataset:"
+KEY = "IRTCAT_STORE_KEY"
+"""Environment variable with the key of a store; other users could see an argument."""
+
 
 MAX_BYTES: ContextVar[int | None] = ContextVar("max_bytes", default=None)
 """The ``--max-bytes`` option, which precedes the command and applies to all files it reads."""
@@ -270,7 +275,6 @@ def read_form(source: str) -> "ShortForm":
     """Read a short form from a file, or one that is shipped (NAME:ITEMS)."""
     from irtcat import short_forms
     from irtcat._common.checks import InputError
-    from irtcat._common.numbers import whole_number_in
     from irtcat.prediction import ShortForm
 
     name, _, size = source.partition(":")
@@ -341,8 +345,6 @@ def is_file(path: str) -> bool:
 
 def split_counts(text: str) -> list[int]:
     """Parse a comma-separated list of whole numbers of at least 1."""
-    from irtcat._common.numbers import whole_number_in
-
     numbers = [whole_number_in(number) or 0 for number in text.split(",")]
     if min(numbers) < 1:
         must = f"{text!r} is not a list of whole numbers of at least 1, such as 10,30,100."
@@ -378,7 +380,6 @@ def split_named(
 
 def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     """Parse groups with their limits of items: GROUP=NUMBER or GROUP=FEWEST:MOST, ..."""
-    from irtcat._common.numbers import whole_number_in
 
     def limits(numbers: str) -> tuple[int, int] | None:
         fewest, _, most = numbers.partition(":")
@@ -394,7 +395,6 @@ def split_quotas(text: str) -> dict[str, tuple[int, int]]:
 
 def split_ranges(text: str) -> dict[str, tuple[float, float]]:
     """Parse names with ranges: NAME=LOW:HIGH, ..."""
-    from irtcat._common.numbers import number_in
 
     def ends(numbers: str) -> tuple[float, float] | None:
         low, high = (number_in(number) for number in f"{numbers}:".split(":")[:2])
@@ -405,14 +405,11 @@ def split_ranges(text: str) -> dict[str, tuple[float, float]]:
 
 def split_numbers(text: str) -> dict[str, float]:
     """Parse names with numbers: NAME=NUMBER, ..."""
-    from irtcat._common.numbers import number_in
-
     return split_named(text, number_in, "not NAME=NUMBER, such as algebra=2")
 
 
 def read_population(text: str) -> "Population":
     """Parse the mean and SD of a population: MEAN,SD."""
-    from irtcat._common.numbers import number_in
     from irtcat.bank import Population
 
     mean, _, sd = (number_in(part) if part != "," else None for part in text.partition(","))
@@ -476,8 +473,6 @@ def score_words(unread: "Mapping[str, Any]") -> list[str]:
 
 def split_codes(source: str) -> Any:
     """Parse labels in their order, all codes, or numbers of labels: LABEL=NUMBER,... or a table."""
-    from irtcat._common.numbers import whole_number_in
-
     if is_file(source) or "=" in source:
         return named_numbers("code")(source)
     texts = split_texts(source)
@@ -496,3 +491,14 @@ def read_lines(path: Path) -> list[str]:
 
     lines = load_text(path, must="a line for each item").decode("utf-8").split("\n")
     return [line.strip() for line in lines if line.strip()]
+
+
+def read_key(path: Path | None) -> bytes | None:
+    """Read the key of a store from a file, or else from the environment; None without either."""
+    from irtcat._common.checks import InputError
+
+    key = os.fsencode(os.environ.get(KEY, "")) if path is None else path.read_bytes()
+    key = key.rstrip(b"\r\n")
+    if path is not None and not key:
+        raise InputError(f"{path}: expected a key. Got an empty file.")
+    return key or None

@@ -447,6 +447,12 @@ RERUNS = option(
     read=read_reruns,
     help="What is known of reruns: a file of a second run, a correlation (ICC) or deterministic.",
 )
+ESTIMAND = option(
+    "estimand",
+    choices="irtcat.prediction.estimands.ESTIMANDS",
+    help="Whose score and rank: {names}; by default the score is of this run, the rank of the "
+    "model over reruns.",
+)
 KEY_FILE = own(
     "key_file",
     type=Path,

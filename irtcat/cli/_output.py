@@ -1,4 +1,4 @@
-"""Output of results: tables for people, JSON and CSV for programs, CSV files."""
+"""Output: tables for people, JSON and CSV for programs, CSV files, warnings and errors."""
 
 import math
 import os
@@ -6,9 +6,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,8 @@ FLAGS = "flag"
 """The column with what is uncertain about a row; it is always shown."""
 GAP = 2
 """Spaces between columns."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 
 class Table(NamedTuple):
@@ -89,6 +92,99 @@ def say(text: object = "", end: str = "\n", **style: Any) -> None:
     from irtcat._common.checks import visible
 
     print(styled(visible(str(text), keep="\n"), sys.stdout, **style), end=end)
+
+
+class Interrupted(SystemExit):
+    """The exit of a command that has said what it leaves behind."""
+
+
+LABELS: ContextVar[Mapping[str, str]] = ContextVar("labels", default={})  # noqa: B039
+"""The options of the command that runs, by the library's names of the arguments."""
+
+
+def with_options(text: str) -> str:
+    """A message of the library with the command's options instead of the library's arguments.
+
+    An argument is recognised in backticks, as name=value, or, if it has an underscore, by its name
+    alone: a name such as "level" is also a word. Of a mapping, the option with the file of a table.
+
+    Example:
+        >>> token = LABELS.set({"max_iterations": "--max-iterations", "resume": "--resume"})
+        >>> with_options("Raise max_iterations, or pass resume=True.")
+        'Raise --max-iterations, or pass --resume.'
+        >>> with_options('Or resume={"a": [1], "b": [2]}.')
+        'Or in Python resume={"a": [1], "b": [2]}.'
+        >>> LABELS.reset(token)
+    """
+    labels = LABELS.get()
+
+    def label(found: "re.Match[str]") -> str:
+        """The option in place of a match, with its value if there is one."""
+        groups = found.groupdict()
+        name = next(groups[form] for form in ("stated", "quoted", "set", "bare") if groups[form])
+        if name not in labels:
+            return found[0]
+        if groups["stated"]:
+            return f"{labels[name]} {'option' if labels[name][:1] == '-' else 'argument'}"
+        if groups["mapping"]:  # an option takes the file of a table instead: model, --models
+            return labels.get(f"{name}s", f"in Python {found[0]}")
+        value = (groups["value"] or "").strip("\"'")
+        return labels[name] if value in ("", "True") else f"{labels[name]} {value}"
+
+    return ARGUMENT.sub(label, text)
+
+
+ARGUMENT = re.compile(
+    r"`(?P<stated>\w+)` argument|`(?P<quoted>\w+)`"
+    r"|(?<![\w./`=-])(?:"
+    r"(?P<set>[a-z]\w*)=(?!=)(?:(?P<value>\"[^\"]*\"|'[^']*'|\w+(?:\.\w+)?)"
+    r"|(?P<mapping>[{\[(][^{}()]*[}\])]))?"
+    r"|(?P<bare>[a-z]+_\w+)(?![\w/`(-]|\.\w))"
+)
+"""How messages name arguments."""
+
+
+def is_interactive() -> bool:
+    """Whether a question can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def warn(text: str) -> None:
+    """Print a warning as one line on stderr."""
+    print(styled("Warning:", sys.stderr, fg="yellow"), _line(text), file=sys.stderr)
+
+
+def fail(text: str, code: int) -> NoReturn:
+    """Print an error as one line on stderr and exit."""
+    print(styled("Error:", sys.stderr, fg="red", bold=True), _line(text), file=sys.stderr)
+    sys.exit(code)
+
+
+def fail_interrupted(kept: str) -> NoReturn:
+    """Say on stderr what an interrupted command leaves behind and how to go on, and exit."""
+    print(_line(f"Interrupted. {kept}"), file=sys.stderr, flush=True)
+    raise Interrupted(INTERRUPTED)
+
+
+def _line(text: str) -> str:
+    """The text on one line, with control characters escaped."""
+    from irtcat._common.checks import visible
+
+    return visible(" ".join(with_options(text).split()))
+
+
+def sentence(error: Exception) -> str | None:
+    """The message for the user; None for unexpected errors, which show a traceback."""
+    from irtcat._common.checks import InputError
+
+    if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
+        return None
+    if isinstance(error, OSError):
+        prefix = f"{error.filename}: " if error.filename else ""
+        return f"{prefix}{error.strerror or error}."
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this. Use fewer subjects or items, or float32."
+    return str(error) if isinstance(error, (InputError, FloatingPointError)) else None
 
 
 def emit_json(document: Mapping[str, Any]) -> None:

@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
@@ -141,12 +139,11 @@ def command(o: Options) -> Output:
         "feasibility": not o.feasibility and o.unread["bank"] is None,
     }
     if missing.get(o.by, learners is None and o.by in OF_CROWD):
-        needs = NEEDS.get(o.by, "a crowd")
-        raise typer.BadParameter(f"{o.by} needs {needs}.", param_hint="--by")
+        raise o.usage_error("by", f"{o.by} needs {NEEDS.get(o.by, 'a crowd')}.")
     source = _responses(o) if learners is None else learners
     has_answers = hasattr(source, "item_ids")
     if o.dates is not None and not has_answers:
-        raise typer.BadParameter("Training dynamics have no dates.", param_hint="--dates")
+        raise o.usage_error("dates", "Training dynamics have no dates.")
     if o.known is not None:  # unknown ids, before the fit
         labels.recall_at(source.item_ids if has_answers else source.table.index, o.known, 1)
     ranking = o.call(responses=source, prior=(o.wrong, o.unrelated))
@@ -214,8 +211,7 @@ def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
         if table is None:
             continue
         document[name] = records(table)
-        if getattr(o, name) is not None:
-            o.write(name, table, "tests")
+        o.write(name, table, "tests")
         worst = table[table[verdict]].sort_values("p", kind="stable")
         if len(worst):
             text.append(Table(worst.drop(columns=["p", verdict, "flag"]), rows=o.first))
@@ -229,30 +225,22 @@ def _scores(ranking: Any, known: list[str]) -> Any:
     from irtcat.diagnose import labels
 
     counts = {len(set(known)), *(c * 10**k for k in range(1, 6) for c in (1, 2, 5))}
-    rows = [
-        {
-            "first": n,
-            "precision": labels.precision_at(ranking, known, n),
-            "recall": labels.recall_at(ranking, known, n),
-        }
-        for n in sorted(counts)
-        if 0 < n <= len(ranking.table)
-    ]
-    return pd.DataFrame(rows)
+    columns: dict[str, list[Any]] = {
+        "first": (first := [n for n in sorted(counts) if 0 < n <= len(ranking.table)]),
+        "precision": [labels.precision_at(ranking, known, n) for n in first],
+        "recall": [labels.recall_at(ranking, known, n) for n in first],
+    }
+    return pd.DataFrame(columns)
 
 
 def _read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
     """Read what learners say of labels: a crowd, or training dynamics; None for anything else."""
-    crowd = _read_crowd(source, labels)
-    return _read_dynamics(source, unit) if crowd is None else crowd
-
-
-def _read_dynamics(source: str, unit: str | None) -> Any:
-    """Read training dynamics: cartography's files, or a log of epochs; None for anything else."""
     from irtcat.io.files import columns_of
     from irtcat.training import crowd, dynamics
     from irtcat.training.checkpoint_values import unit_of
 
+    if (found := _read_crowd(source, labels)) is not None:
+        return found
     if unit is None and dynamics.is_cartography(source):
         return dynamics.read(source)
     if unit is None and (unit := unit_of(columns_of(source))) is None:
@@ -280,12 +268,10 @@ def _read_crowd(source: str, labels: Path | None) -> "Crowd | None":
     from irtcat._common.checks import InputError
     from irtcat.training import crowd
 
+    if labels is None and not _input.is_crowd(source):
+        return None
     if labels is None:
-        return (
-            crowd.Crowd.load(source, max_bytes=_input.max_bytes())
-            if _input.is_crowd(source)
-            else None
-        )
+        return crowd.Crowd.load(source, max_bytes=_input.max_bytes())
     values = _read_labels(labels)
     if not Path(source).is_dir():
         return _crowd_of_probabilities(Path(source), values)

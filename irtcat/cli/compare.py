@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
     CALIBRATION,
@@ -103,13 +101,12 @@ def command(o: Options) -> Output:
     """
     files = [o.unread[name] for name in FILES if o.unread[name] is not None]
     if not files:
-        raise typer.BadParameter("required.", param_hint="RESPONSES")
+        raise o.usage_error("responses", "required.")
     names = ("responses",) if len(files) == 1 else ("calibration", "responses")
     if len(files) < len(FILES):
         o.unread.update(dict.fromkeys(FILES), **dict(zip(names, files, strict=True)))
-    if not o.sequential and any(map(o.is_given, ("detect", "futility", "seed"))):
-        name = next(filter(o.is_given, ("detect", "futility", "seed")))
-        raise typer.BadParameter("needs --sequential.", param_hint=f"--{name}")
+    for name in filter(o.is_given, () if o.sequential else ("detect", "futility", "seed")):
+        raise o.usage_error(name, "needs --sequential.")
     if o.judges is not None:
         o.add_facet(o.judges)
     if o.sequential:
@@ -140,10 +137,9 @@ def _sequential(o: Options) -> "SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
     from irtcat.leaderboard import compare_sequential
 
-    for name in ("estimand", "method", "recipe", "scale", "strata", "judges"):
-        if o.is_given(name):
-            label = f"--{name}"
-            raise typer.BadParameter("not with --sequential.", param_hint=label)
+    of_others = ("estimand", "method", "recipe", "scale", "strata", "judges")
+    for name in filter(o.is_given, of_others):
+        raise o.usage_error(name, "not with --sequential.")
     names = ("calibration", "subset", "responses", "new", "old", "clusters", "reruns", "level")
     values = {name: getattr(o, name) for name in (*names, "mismatch")}
     values |= o.values_of(SEQUENTIAL, but=("detect",))
@@ -156,27 +152,23 @@ def _junit(comparison: "Comparison | SequentialComparison") -> str:
     """One test case, which fails if the new model is worse."""
     from xml.etree import ElementTree
 
+    from irtcat._common.checks import visible
+
     failed = comparison.verdict == "worse"
     counts = {"name": "irtcat compare", "tests": "1", "failures": str(int(failed)), "errors": "0"}
     suite = ElementTree.Element("testsuite", counts)
     name = f"{comparison.new} against {comparison.old}"
     case = ElementTree.SubElement(suite, "testcase", {"classname": "irtcat.compare", "name": name})
-    text = _xml_text("\n".join((str(comparison), *comparison.flags)))
+    # XML has no control characters.
+    text = visible("\n".join((str(comparison), *comparison.flags)), keep="\n")
     if failed:
-        headline = _xml_text(str(comparison).partition("\n")[0])
+        headline = text.partition("\n")[0]
         failure = ElementTree.SubElement(case, "failure", {"type": "worse", "message": headline})
         failure.text = text
     ElementTree.SubElement(case, "system-out").text = text
     ElementTree.indent(suite)
     body = ElementTree.tostring(suite, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
-
-
-def _xml_text(text: str) -> str:
-    """A text without the control characters that XML does not have."""
-    from irtcat._common.checks import visible
-
-    return visible(text, keep="\n")
 
 
 def _markdown(comparison: "Comparison | SequentialComparison") -> str:

@@ -2,8 +2,7 @@
 
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import folder, option
-from irtcat.cli._output import records
-from irtcat.cli._session import warn
+from irtcat.cli._output import records, warn
 
 EXAMPLE = ("irtcat demo --out demo-output",)
 

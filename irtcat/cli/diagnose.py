@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from irtcat.cli._command import Options, Output, Table, command_of
+from irtcat._common.numbers import whole_number_in
+from irtcat.cli._command import Options, Output, Table, by_name, command_of
 from irtcat.cli._input import judge_column, split_texts
 from irtcat.cli._options import RESPONSES, option, own, result
 from irtcat.cli._output import records
@@ -28,8 +29,6 @@ HELP = "Check what responses are worth before they decide anything."
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
     """Numbers of trials, comma-separated."""
-    from irtcat._common.numbers import whole_number_in
-
     numbers = [whole_number_in(part) for part in split_texts(text)]
     if None in numbers:
         raise typer.BadParameter(f"{text!r} are not whole numbers, comma-separated.")
@@ -161,5 +160,5 @@ def _judges_of(o: Options, source: str, judge: str) -> "Judges":
     raise InputError(f"{place}: {message}")
 
 
-COMMANDS = {"reruns": reruns, "judges": judges}
+COMMANDS = by_name(reruns, judges)
 """Checks by name."""

@@ -8,10 +8,11 @@ from typing import Any
 
 import typer
 
-from irtcat.cli import _adaptive, _input
+from irtcat.cli import _input, simulate
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
     BANK,
+    ESTIMAND,
     EXPECT,
     MISMATCH,
     REQUIRED,
@@ -46,26 +47,6 @@ MOST_DRAWS = 1000
 
 COMMAND, LM_EVAL = "irtcat.harness.Command", "irtcat.harness.LmEval"
 SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
-
-HARNESSES_OF = {
-    **dict.fromkeys(
-        (
-            "num_fewshot",
-            "no_fewshot_as_multiturn",
-            "apply_chat_template",
-            "chat_template",
-            "system_instruction",
-            "batch_size",
-            "max_batch_size",
-            "device",
-            "confirm_run_unsafe_code",
-        ),
-        ("lm-eval",),
-    ),
-    **dict.fromkeys(("solver", "model_base_url", "max_connections"), ("inspect",)),
-    **dict.fromkeys(("task_args", "gen_kwargs", "set"), ("lm-eval", "inspect")),
-}
-"""The harnesses that take an option, most as an argument of the same name."""
 
 
 def _pairs(text: str) -> dict[str, Any]:
@@ -112,6 +93,36 @@ def _batch_size(text: str) -> int | str:
         must = f"{text!r} is neither a whole number nor auto."
         raise typer.BadParameter(must)
     return text if number is None else number
+
+
+OF_LM_EVAL = group(
+    "Arguments of lm-eval",
+    own("num_fewshot", type=int, min=0, help="Number of examples."),
+    flag(
+        "no_fewshot_as_multiturn",
+        help="Give the examples in one message, not as turns of a conversation.",
+    ),
+    flag("apply_chat_template", help="Apply the model's chat template."),
+    own("chat_template", help="Apply the chat template of this name."),
+    own("system_instruction", help="The system prompt."),
+    own("batch_size", parse=_batch_size, help="Requests at a time: a number, auto or auto:N."),
+    own("max_batch_size", type=int, min=1, help="The most that auto tries."),
+    own("device", help="The device, such as cuda:0."),
+    flag("confirm_run_unsafe_code", help="Run tasks that execute what the model writes."),
+)
+OF_INSPECT = group(
+    "Arguments of Inspect",
+    own("solver", help="FILE.py@NAME or a registered solver."),
+    own("model_base_url", help="Address of the model's server."),
+    own("max_connections", type=int, min=1, help="Connections to the model at a time."),
+)
+
+HARNESSES_OF = {
+    **{row.name: ("lm-eval",) for row in OF_LM_EVAL},
+    **{row.name: ("inspect",) for row in OF_INSPECT},
+    **dict.fromkeys(("task_args", "gen_kwargs", "set"), ("lm-eval", "inspect")),
+}
+"""The harnesses that take an option, most as an argument of the same name."""
 
 
 @command_of(
@@ -175,39 +186,20 @@ def _batch_size(text: str) -> int | str:
         option("threshold", source=COMMAND),
         flag("offline", help="Download no data sets: use local copies."),
     ),
-    *group(
-        "Arguments of lm-eval",
-        own("num_fewshot", type=int, min=0, help="Number of examples."),
-        flag(
-            "no_fewshot_as_multiturn",
-            help="Give the examples in one message, not as turns of a conversation.",
-        ),
-        flag("apply_chat_template", help="Apply the model's chat template."),
-        own("chat_template", help="Apply the chat template of this name."),
-        own("system_instruction", help="The system prompt."),
-        own("batch_size", parse=_batch_size, help="Requests at a time: a number, auto or auto:N."),
-        own("max_batch_size", type=int, min=1, help="The most that auto tries."),
-        own("device", help="The device, such as cuda:0."),
-        flag("confirm_run_unsafe_code", help="Run tasks that execute what the model writes."),
-    ),
-    *group(
-        "Arguments of Inspect",
-        own("solver", help="FILE.py@NAME or a registered solver."),
-        own("model_base_url", help="Address of the model's server."),
-        own("max_connections", type=int, min=1, help="Connections to the model at a time."),
-    ),
+    *OF_LM_EVAL,
+    *OF_INSPECT,
     option("responses", of="calibration", read=_input.read_plain, help=RESPONSES_HELP),
     TASKS,
     option("costs", help="Column of each item's cost, in --items or the metadata."),
     option(
         "budget",
-        source=_adaptive.CONFIG,
+        source=simulate.CONFIG,
         help="Ask no more items than this pays, in the unit of --costs, and those best for "
         "their cost.",
     ),
     option(
         "criterion",
-        source=_adaptive.CONFIG,
+        source=simulate.CONFIG,
         default=None,
         help="As for simulate; by default a fixed subset and then what suits the model (see "
         "plan_evaluation), or without --responses score-optimal, with half of the items "
@@ -215,7 +207,7 @@ def _batch_size(text: str) -> int | str:
     ),
     option(
         "stop",
-        source=_adaptive.CONFIG,
+        source=simulate.CONFIG,
         of="stopping",
         default=None,
         help='Such as "se<0.3 or n>=30", or with --responses "predicted-width<0.1 or n>=200" for a '
@@ -229,16 +221,11 @@ def _batch_size(text: str) -> int | str:
         help="Draw every item at random, for an interval of the score that holds whatever the "
         "bank is, and stop when its half-width is at most this (0 to 1); 0: do not stop by it.",
     ),
-    *_adaptive.LENGTHS,
-    *_adaptive.FILES,
+    *simulate.LENGTHS,
+    *simulate.FILES,
     option("estimator", choices="irtcat.ESTIMATORS", help="Estimator of the full score: {names}."),
     EXPECT,
-    option(
-        "estimand",
-        choices="irtcat.prediction.estimands.ESTIMANDS",
-        help="Whose score and rank: {names}; by default the score is of this run, the rank of "
-        "the model over reruns.",
-    ),
+    ESTIMAND,
     RERUNS,
     MISMATCH,
     "level",
@@ -292,7 +279,7 @@ def command(o: Options) -> Output:
         if o.half_width is not None:
             by_default = _guaranteed(o, by_default["max_items"])
         elif not o.criterion and o.responses is not None and o.config is None:
-            rules = _adaptive.read_config(o, **by_default)
+            rules = simulate.read_config(o, **by_default)
             plan = plan_evaluation(
                 bank,
                 o.responses,
@@ -309,19 +296,14 @@ def command(o: Options) -> Output:
         elif not o.criterion:
             rules = Config.for_evaluation(by_default["max_items"], o.expect)
             by_default |= {name: getattr(rules, name) for name in ("criterion", "sampled")}
-        config = _adaptive.read_config(o, **by_default)
+        config = simulate.read_config(o, **by_default)
     costs = o.costs
     if costs is not None and o.items is not None and costs in o.items:
         costs = o.items[costs]
     o.kept = KEPT.format(out=o.out)
-    result = o.call(
-        bank=bank if o.short_form is None else o.short_form,
-        model=_harness(o, name),
-        config=config,
-        costs=costs,
-        name=_label(o, name),
-        counts=o.exposure_parameters,
-    )
+    changes = {"config": config, "costs": costs, "counts": o.exposure_parameters}
+    test = bank if o.short_form is None else o.short_form
+    result = o.call(bank=test, model=_harness(o, name), name=_label(o, name), **changes)
     n_saved = result.n_bank - result.n_items
     saved = f"Saved {n_saved} of {result.n_bank} answers ({n_saved / result.n_bank:.1%})."
     lines = [*result.sentences(), saved, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
@@ -334,14 +316,15 @@ def _priced(o: Options) -> tuple[Any, dict[str, Any]]:
     if o.budget is None:
         return o.bank, {}
     if o.costs is None:
-        raise typer.BadParameter("needs --costs.", param_hint="--budget")
+        raise o.usage_error("budget", "needs --costs.")
     bank = o.bank
     if o.items is not None and o.costs in o.items:
         prices = o.items[o.costs].reindex(bank.item_ids.astype(str))
         bank = replace(bank, items=bank.items.assign(**{o.costs: prices.to_numpy()}))
     if o.costs not in bank.items:
-        must = f"{o.costs!r} is no column of --items or of the bank's metadata."
-        raise typer.BadParameter(must, param_hint="--costs")
+        raise o.usage_error(
+            "costs", f"{o.costs!r} is no column of --items or of the bank's metadata."
+        )
     return bank, {"cost": o.costs, "budget": o.budget}
 
 
@@ -354,25 +337,14 @@ def _label(o: Options, name: str) -> str:
 def _against(o: Options, name: str) -> Output:
     """Compare the model with an old one, item by item."""
     from irtcat.harness import compare_live
-    from irtcat.harness.live_comparison import DEFAULT_BATCH
 
     o.kept = KEPT.format(out=o.out)
-    found = compare_live(
-        o.against,
-        _harness(o, name),
-        items=o.items,
-        task=o.task,
-        out=o.out,
-        name=_label(o, name) or "new",
-        batch=o.batch or DEFAULT_BATCH,
-        seed=o.seed,
-        margin=o.margin / 100,
-        detect=None if o.detect is None else o.detect / 100,
-        futility=o.futility,
-        level=o.level,
-        mismatch=o.mismatch,
-        progress=o.progress,
-    )
+    old, model = o.against, _harness(o, name)
+    names = ("items", "task", "out", "seed", "futility", "level", "mismatch", "progress")
+    values = {name: getattr(o, name) for name in names}
+    values |= {"batch": o.batch} if o.batch else {}
+    values |= {"margin": o.margin / 100, "detect": None if o.detect is None else o.detect / 100}
+    found = compare_live(old, model, name=_label(o, name) or "new", **values)
     lines = [str(found), *found.flags, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
     document = records(found.to_frame().drop(columns="flag"))[0]
     code = WORSE if found.verdict == "worse" else 0
@@ -382,25 +354,14 @@ def _against(o: Options, name: str) -> Output:
 def _check_form(o: Options) -> None:
     """Raise unless there is a bank, a short form or an old model; the last two have own rules."""
     if sum(o.unread[name] is not None for name in ("bank", "short_form", "against")) != 1:
-        must = "give a BANK, --short-form or --against."
-        raise typer.BadParameter(must, param_hint="BANK")
+        raise o.usage_error("bank", "give a BANK, --short-form or --against.")
     if o.unread["against"] is None:
         for name in filter(o.is_given, ("margin", "detect", "futility")):
-            raise typer.BadParameter("needs --against.", param_hint=f"--{name}")
+            raise o.usage_error(name, "needs --against.")
     if o.unread["bank"] is not None:
         return
-    fixed = [
-        "responses",
-        "criterion",
-        "stop",
-        "max_items",
-        "min_items",
-        "config",
-        "exposure_parameters",
-        "half_width",
-        "budget",
-        "estimator",
-    ]
+    fixed = ["responses", "criterion", "stop", "max_items", "min_items", "config"]
+    fixed += ["exposure_parameters", "half_width", "budget", "estimator"]
     source = "--short-form"
     if o.unread["against"] is not None:
         source, fixed = "--against", [*fixed, "costs", "expect", "estimand", "reruns"]
@@ -408,17 +369,16 @@ def _check_form(o: Options) -> None:
         fixed.append("batch")
     for name in fixed:
         if o.unread[name] is not None:
-            hint = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"not with {source}.", param_hint=hint)
+            raise o.usage_error(name, f"not with {source}.")
 
 
 def _guaranteed(o: Options, max_items: int) -> dict[str, Any]:
     """The fields of `Config.guaranteed`; a usage error for an option that chooses items."""
     from irtcat.cat import Config
 
-    for label, value in (("--criterion", o.criterion), ("--stop", o.stop), ("--config", o.config)):
-        if value is not None:
-            raise typer.BadParameter("not with --half-width.", param_hint=label)
+    for name in ("criterion", "stop", "config"):
+        if getattr(o, name) is not None:
+            raise o.usage_error(name, "not with --half-width.")
     if o.half_width > 0:
         max_items = min(o.bank.n_items, MOST_DRAWS)
     rules = Config.guaranteed(max_items, o.half_width, o.level)
@@ -431,10 +391,9 @@ def _harness_name(o: Options) -> str:
     from irtcat.harness import HARNESSES
 
     if o.harness is None and o.shell is None:
-        must = f"give --harness ({', '.join(HARNESSES)}) or --command."
-        raise typer.BadParameter(must, param_hint="--harness")
+        raise o.usage_error("harness", f"give --harness ({', '.join(HARNESSES)}) or --command.")
     if o.shell is not None and o.harness not in (None, "command"):
-        raise typer.BadParameter(f"not with --harness {o.harness}.", param_hint="--command")
+        raise o.usage_error("shell", f"not with --harness {o.harness}.")
     return o.harness or "command"
 
 
@@ -442,50 +401,39 @@ def _harness(o: Options, name: str) -> Any:
     """The model in its harness."""
     from irtcat.harness import HARNESSES
 
-    def required(option: str, value: str | None) -> str:
-        if value is None:
-            raise typer.BadParameter("required by this harness.", param_hint=option)
-        return value
+    def required(option: str) -> Any:
+        if getattr(o, option) is None:
+            raise o.usage_error(option, "required by this harness.")
+        return getattr(o, option)
 
     options = _harness_options(o, name)
     shared = {"threshold": o.threshold}
     errors = {"retries": o.retries, "on_error": o.on_error}
-    checked = {"mismatch": o.mismatch}
     if name == "command":
-        shell = required("--command", o.shell)
-        return HARNESSES[name](
-            shell, timeout=o.timeout, persistent=o.persistent, **errors, **shared
-        )
+        run = {"timeout": o.timeout, "persistent": o.persistent}
+        return HARNESSES[name](required("shell"), **run, **errors, **shared)
+    shared["mismatch"] = o.mismatch
     if name == "lm-eval":
         path = None if o.include_path is None else str(o.include_path)
-        model = required("--model", o.model)
-        return HARNESSES[name](
-            model, o.model_args, o.metric, o.filter, path, options, **errors, **shared, **checked
-        )
-    task, model = required("--task", o.task), required("--model", o.model)
-    if o.model_args:
-        args = o.model_args
+        arguments = (o.model_args, o.metric, o.filter, path, options)
+        return HARNESSES[name](required("model"), *arguments, **errors, **shared)
+    task, model = required("task"), required("model")
+    if args := o.model_args:
         options["model_args"] = _pairs(args) if isinstance(args, str) else args
     if o.retries:
         options["retry_on_error"] = o.retries
-    return HARNESSES[name](
-        task, model, o.metric, task_args=o.task_args or {}, options=options, **shared, **checked
-    )
-
-
-def _is_unset(value: Any) -> bool:
-    """Whether an option is not given; 0 is."""
-    return value is None or value is False or value == []
+    shared |= {"task_args": o.task_args or {}, "options": options}
+    return HARNESSES[name](task, model, o.metric, **shared)
 
 
 def _harness_options(o: Options, name: str) -> dict[str, Any]:
     """Further arguments of the harness; a usage error names an option that it does not have."""
     values = {key: getattr(o, key) for key in HARNESSES_OF}
-    given = {key: value for key, value in values.items() if not _is_unset(value)}
+    # 0 is an option that is given.
+    given = {k: v for k, v in values.items() if v is not None and v is not False and v != []}
     for key in given:
         if name not in HARNESSES_OF[key]:
-            hint = f"--{key.replace('_', '-')}"
-            raise typer.BadParameter(f"not with --harness {name}.", param_hint=hint)
+            raise o.usage_error(key, f"not with --harness {name}.")
     further = dict(_pair(text) for text in given.pop("set", []))
     generation, task_args = given.pop("gen_kwargs", {}), given.pop("task_args", {})
     if name == "inspect":

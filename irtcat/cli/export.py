@@ -4,13 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from irtcat.cli import _input
-from irtcat.cli._adaptive import HTML, PAGE, RULES, write_test
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._command import Options, Output, command_of, use_compilation_cache
 from irtcat.cli._options import SUBSET, group, option, output, own
 from irtcat.cli._output import records, to_terminal
+from irtcat.cli.simulate import RULES, read_config
 
 EXAMPLE = (
     "irtcat select -k 3 --responses dataset:lsat7",
@@ -18,6 +16,21 @@ EXAMPLE = (
     "irtcat export items.csv --to inspect --task quiz.py",
     "irtcat fit dataset:lsat7",
     'irtcat export bank.npz --html test.html --stop "n>=3"',
+)
+
+TEST = "irtcat.cat.offline_test"
+
+HTML = output(
+    "html",
+    help="Write the test to this HTML file, which runs in a browser, offline and without a server.",
+)
+PAGE = (
+    output(
+        "module",
+        help="Write the test to this JavaScript module (.js), for jsPsych and other pages.",
+    ),
+    option("title", source=TEST),
+    option("post", source=TEST, default=None),
 )
 
 TASKS = option(
@@ -101,16 +114,28 @@ def command(o: Options) -> Output:
 
 
 def _page(o: Options) -> Output:
-    """An adaptive test in a page, from a bank or a short form."""
-    from irtcat.cli._adaptive import read_config
-    from irtcat.cli._session import use_compilation_cache
+    """An adaptive test in a page, from a bank or a short form; the keys are in it."""
+    from irtcat._common.checks import argument_error
+    from irtcat.cat import offline_test
+    from irtcat.cat.offline.page import KEYS_IN_PAGE
 
     if o.is_given("to") or o.out is not None:
-        raise typer.BadParameter("not with --to and --out.", param_hint=o.label("html"))
+        raise o.usage_error("html", "not with --to and --out.")
     path = str(o.unread["subset"])
     use_compilation_cache()
     bank = _input.read_bank(path) if _input.is_bank(path) else _input.read_form(path).to_bank()
-    return write_test(o, bank, read_config(o, max_items=min(30, bank.n_items)), items=o.items)
+    config = read_config(o, max_items=min(30, bank.n_items))
+    if o.module is not None and o.module.suffix not in (".js", ".mjs"):
+        raise argument_error("module", "a file name that ends in .js or .mjs", str(o.module))
+    test = offline_test(bank, config, title=o.title, post=o.post or "", items=o.items)
+    o.write("html", test, "test")
+    o.write("module", test, "module")
+    most, n_items = test.document["max_items"], len(test.questions)
+    shown = sum(name != question["prompt"] for name, question in test.questions.items())
+    asked = f"A test of at most {most} of {n_items} items, {shown} of them with texts"
+    document = {"html": o.html, "module": o.module, "n_items": n_items, "with_texts": shown}
+    document |= {"max_items": most, "bank": test.document["bank"], "config": config.to_json()}
+    return Output({**document, "warning": KEYS_IN_PAGE}, [asked, KEYS_IN_PAGE])
 
 
 def _parameters(o: Options) -> Output:
@@ -128,10 +153,9 @@ def _parameters(o: Options) -> Output:
         o.use_file("out", f"items.{SUFFIXES.get(DIALECTS[o.to].file, 'csv')}")
     write_parameters(bank, o.out, dialect=o.to)
     o.wrote.append(f"Wrote the item parameters to {o.out}")
-    table = pd.DataFrame({"item": bank.item_ids})
     document = {"to": o.to, "out": o.out, "n_items": len(bank), "bank": path}
     text = [f"{bank} for {DIALECTS[o.to].help}"]
-    return Output(document, text, table=table)
+    return Output(document, text, table=pd.DataFrame({"item": bank.item_ids}))
 
 
 SUFFIXES = {"py-irt": "json", "prm": "txt"}

@@ -5,11 +5,11 @@ from typing import Any
 
 import typer
 
+from irtcat._common.numbers import number_in, whole_number_in
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import SEED, argument, option, own, result
-from irtcat.cli._output import SUMMARY_ROWS, records
-from irtcat.cli._session import warn
+from irtcat.cli._output import SUMMARY_ROWS, records, warn
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz --table items.csv",
@@ -28,8 +28,6 @@ def _items(path: str) -> Any:
 
 def _amount(text: str) -> float:
     """Parse a number of items, or a share."""
-    from irtcat._common.numbers import number_in, whole_number_in
-
     if text.endswith("%"):
         share = number_in(text[:-1])
         number = None if share is None else share / 100
@@ -43,8 +41,6 @@ def _amount(text: str) -> float:
 
 def _bounds(text: str) -> tuple[float, float]:
     """Parse two numbers."""
-    from irtcat._common.numbers import number_in
-
     numbers = [n for n in map(number_in, map(str.strip, text.split(","))) if n is not None]
     if len(numbers) != 2 or text.count(",") != 1:
         raise typer.BadParameter(f"{text!r} is not two numbers, such as .2,.8.")

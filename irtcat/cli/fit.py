@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from irtcat._common.progress import FitProgress
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -23,8 +21,7 @@ from irtcat.cli._options import (
     own,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, with_texts
-from irtcat.cli._session import warn
+from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, warn, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,8 +185,10 @@ def command(o: Options) -> Output:
     text += [] if groups is None else [groups]
     text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
     text += [f"Note: {note}" for note in fitted.notes]
-    regressions = _regressions(fitted)
+    regressions = {**fitted.item_regressions, "ability": fitted.subject_regression}
     for name, regression in regressions.items():
+        if regression is None:
+            continue
         document[f"regression_of_{name}"] = records(regression.to_frame())
         text.append(_coefficients(name, regression))
     if fitted.facets:
@@ -209,8 +208,7 @@ def _of_subjects(o: Options) -> dict[str, Any]:
     names = ("groups", "subject_weights")
     columns = {name: getattr(o, name) for name in names if getattr(o, name) is not None}
     if not columns:
-        must = f"needs {o.label('groups')} COLUMN or {o.label('subject_weights')} COLUMN."
-        raise typer.BadParameter(must, param_hint=o.label("subjects"))
+        raise o.usage_error("subjects", "needs --groups COLUMN or --subject-weights COLUMN.")
     return {
         name: _input.table_column(o.subjects, column, "subjects")
         for name, column in columns.items()
@@ -237,8 +235,7 @@ def _solver(o: Options) -> Any:
     values = {name: value for of in SETTINGS for name, value in o.values_of(of).items()}
     for name in sorted(set(values) - settings):
         if o.is_given(name):
-            must = f"not for the solver {o.solver}."
-            raise typer.BadParameter(must, param_hint=f"--{name.replace('_', '-')}")
+            raise o.usage_error(name, f"not for the solver {o.solver}.")
     return solver(**{name: value for name, value in values.items() if name in settings})
 
 
@@ -254,14 +251,6 @@ def _predicted(fitted: Any, features: "pd.DataFrame") -> Any:
             "are not among the responses. Got none."
         )
     return fitted.predict_items(new)
-
-
-def _regressions(fitted: Any) -> dict[str, Any]:
-    """The regressions on features by what they explain."""
-    regressions = dict(fitted.item_regressions)
-    if fitted.subject_regression is not None:
-        regressions["ability"] = fitted.subject_regression
-    return regressions
 
 
 def _coefficients(name: str, regression: Any) -> Table:

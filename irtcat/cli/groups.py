@@ -1,7 +1,9 @@
 """``irtcat groups``."""
 
+from dataclasses import replace
+
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import RERUNS, RESPONSES, SEED, option, result
+from irtcat.cli._options import ESTIMAND, RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = ("irtcat groups dataset:digits_crowd",)
@@ -12,9 +14,8 @@ SHARES = ("score", "lower", "upper")
 @command_of(
     "irtcat.leaderboard.groups",
     RESPONSES,
-    option(
-        "estimand",
-        choices="irtcat.prediction.estimands.ESTIMANDS",
+    replace(
+        ESTIMAND,
         help="Whose scores: {names} (these runs, the models over reruns, items like these).",
     ),
     option("adjust", choices="irtcat.leaderboard.grouping.ADJUSTMENTS"),

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import typer
-
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import items_column, read
 from irtcat.cli._options import BANK, FIGURE, ITEMS, MISMATCH, RESPONSES_HELP, option, result
@@ -30,7 +28,7 @@ def command(o: Options) -> Output:
     from irtcat import plot
 
     if (o.unread["responses"] is None) == (o.theta is None):
-        raise typer.BadParameter("give --responses or --theta.", param_hint="--responses")
+        raise o.usage_error("responses", "give --responses or --theta.")
     labels = items_column(o.items, o.groups)
     if o.items is not None:
         labels = labels.reindex(o.bank.item_ids).tolist()

@@ -4,13 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, argument, check_archive, group, option, output
-from irtcat.cli._output import SUMMARY_ROWS
-from irtcat.cli._session import warn
+from irtcat.cli._output import SUMMARY_ROWS, warn
 from irtcat.cli.fit import fit_words
 
 if TYPE_CHECKING:
@@ -35,23 +32,6 @@ BY_PATHS = {
     "trial": "Path of the number of the trial, if there are several; or @repeat.",
 }
 """The options of reading that say where JSON of another format has what."""
-
-OF_LOGS = (
-    "tasks",
-    "metric",
-    "filter",
-    "scorer",
-    "num_fewshot",
-    "runs",
-    "incomplete",
-    "mismatch",
-    "log_format",
-    "unscored",
-    "ranges",
-    "lower_is_better",
-    "graded",
-    "report",
-)
 
 
 @command_of(
@@ -237,9 +217,9 @@ def _parameters(o: Options) -> Output:
 
 def _by_paths(o: Options) -> Output:
     """The responses in JSON of another format."""
-    other = [row for row in o.given_rows if row.name in OF_LOGS or row.source == PARAMETERS]
-    if other:
-        raise typer.BadParameter("not with --records.", param_hint=other[0].label)
+    for row in o.given_rows:
+        if (row.source in (LOGS, PARAMETERS) and row.flags) or row.name == "report":
+            raise o.usage_error(row.name, "not with --records.")
     responses = _input.read(str(o.logs), **{name: getattr(o, name) for name in BY_PATHS})
     o.write("out", responses, "responses")
     document = {"out": o.out} | {n: getattr(responses, n) for n in COUNTS}
@@ -282,24 +262,20 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     return table.sort_values("mean", ascending=False, kind="stable")
 
 
-def _ranges(logs: "Logs") -> list[tuple[str, str]]:
-    """The tasks whose scores have another range than 0 to 1, with it."""
-    from irtcat.responses._summary import score_range, show_range
-
-    by_task = logs.responses.items.groupby("task", sort=False)
-    ranges = {str(task): score_range(items) for task, items in by_task}
-    return [(task, show_range(ends)) for task, ends in ranges.items() if ends]
-
-
 def _text(logs: "Logs") -> list[Any]:
     """The models, the runs and choices; skipped files are warnings."""
+    from irtcat.responses._summary import score_range, show_range
+
     report = logs.report
     for file in report.skipped[:SHOWN]:
         warn(f"skipped: {file.reason}")
     if len(report.skipped) > SHOWN:
         more = len(report.skipped) - SHOWN
         warn(f"{more} more files were skipped; --report lists all of them.")
-    lines = [f"Mean of {task}: share of the range {ends}" for task, ends in _ranges(logs)]
+    by_task = logs.responses.items.groupby("task", sort=False)
+    ranges = {str(task): score_range(items) for task, items in by_task}
+    shown = {task: show_range(ends) for task, ends in ranges.items() if ends}
+    lines = [f"Mean of {task}: share of the range {ends}" for task, ends in shown.items()]
     lines += [f"Chosen: {choice}" for choice in report.choices if choice.others]
     lines += [f"Note: {note}" for note in report.notes]
     lines += [f"Not logs: {report.name_others()}"] if report.no_logs else []

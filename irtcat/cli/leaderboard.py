@@ -9,8 +9,7 @@ import typer
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import EXPECT, FIGURE, MODEL, RESPONSES, option, own, result
-from irtcat.cli._output import records
-from irtcat.cli._session import warn
+from irtcat.cli._output import records, warn
 
 if TYPE_CHECKING:
     from irtcat.leaderboard import Recommendation

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import typer
 
+from irtcat._common.numbers import number_in
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import EXPECT, RERUNS, RESPONSES, SEED, option, result
+from irtcat.cli._options import ESTIMAND, EXPECT, RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import records
 
 EXAMPLE = (
@@ -24,8 +25,6 @@ def _points(gap: float) -> float:
 
 def _costs(text: str) -> tuple[float, ...]:
     """The costs of an item and of a trial."""
-    from irtcat._common.numbers import number_in
-
     numbers = [number_in(part) for part in text.split(",")]
     if len(numbers) != 2 or None in numbers:
         raise typer.BadParameter(f"{text!r} is not ITEM,TRIAL, two numbers.")
@@ -47,9 +46,8 @@ def _costs(text: str) -> tuple[float, ...]:
         "right; verdict: a 95 % interval of the difference lies on the right side of 0).",
     ),
     EXPECT,
-    option(
-        "estimand",
-        choices="irtcat.prediction.estimands.ESTIMANDS",
+    replace(
+        ESTIMAND,
         help="Whose scores the gap is of: {names} (these runs, the models over reruns, items "
         "like these); by default model with --reruns, else run.",
     ),

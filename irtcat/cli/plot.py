@@ -87,10 +87,9 @@ def command(o: Options) -> Output:
     figure_name = o.what or FIGURES[saved.kind][0]
     _check_choice("--what", figure_name, FIGURES[saved.kind])
     for option_name, applies_to in APPLIES_TO.items():
-        is_passed = getattr(o, option_name) is not None
-        if is_passed and figure_name not in applies_to and saved.kind not in applies_to:
-            reason = f"does not apply to {figure_name} of {description}."
-            raise typer.BadParameter(reason, param_hint=f"--{option_name}")
+        applies = figure_name in applies_to or saved.kind in applies_to
+        if getattr(o, option_name) is not None and not applies:
+            raise o.usage_error(option_name, f"does not apply to {figure_name} of {description}.")
     if saved.kind == "scale":
         figure = _scale_figure(saved, figure_name, o.items, o.scale)
     elif saved.kind == "bank":

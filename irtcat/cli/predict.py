@@ -1,15 +1,15 @@
 """``irtcat predict``."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
     CALIBRATION,
+    ESTIMAND,
     EXPECT,
     ITEMS,
     MISMATCH,
@@ -63,9 +63,8 @@ def _group_weights(text: str) -> dict[str, float] | str:
         help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
     ),
     "level",
-    option(
-        "estimand",
-        choices="irtcat.prediction.estimands.ESTIMANDS",
+    replace(
+        ESTIMAND,
         help="Whose scores and ranks: {names} (these runs, the models over reruns, items like "
         "these); by default scores of these runs and ranks of the models.",
     ),
@@ -93,7 +92,7 @@ def command(o: Options) -> Output:
     With --short-form the only argument is RESPONSES.
     """
     if o.short_form is None:
-        _require(o, "calibration", "subset", "responses")
+        _check_arguments(o)
         prediction = o.call(groups=_input.items_column(o.items, o.groups))
     else:
         prediction = _by_form(o)
@@ -102,17 +101,10 @@ def command(o: Options) -> Output:
     o.write("out", frame.assign(**whose, level=o.level).join(_by_group(groups)), "predictions")
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
-    document = {
-        "estimator": o.estimator,
-        "expect": o.expect,
-        "shared_priors": prediction.shared_priors,
-        "level": o.level,
-        **whose,
-        "out": o.out,
-        "beats": o.beats,
-        "subjects": records(frame),
-        "groups": None if groups is None else records(groups),
-    }
+    document = {"estimator": o.estimator, "expect": o.expect}
+    document |= {"shared_priors": prediction.shared_priors, "level": o.level, **whose}
+    document |= {"out": o.out, "beats": o.beats, "subjects": records(frame)}
+    document["groups"] = None if groups is None else records(groups)
     best = frame.sort_values("score", ascending=False, kind="stable")
     columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flag", "estimator"]
     text = [
@@ -157,34 +149,26 @@ def _bank_of(o: Options) -> list[str]:
     return [BANK] if set(map(str, items)) <= set(map(str, known)) else []
 
 
-def _require(o: Options, *names: str) -> None:
+def _check_arguments(o: Options) -> None:
     """Raise for an argument that is not given."""
-    for name in names:
+    for name in ("calibration", "subset", "responses"):
         if o.unread[name] is None:
             must = "give CALIBRATION, SUBSET (of irtcat select) and RESPONSES; or RESPONSES alone "
             must += "with --short-form."
-            raise typer.BadParameter(must, param_hint=name.upper())
+            raise o.usage_error(name, must)
 
 
 def _by_form(o: Options) -> "Prediction":
     """The predictions of a short form; its responses are the first argument."""
     if o.unread["calibration"] is None or o.unread["subset"] is not None:
-        must = "give RESPONSES and no other argument with --short-form."
-        raise typer.BadParameter(must, param_hint="RESPONSES")
+        raise o.usage_error("responses", "give RESPONSES and no other argument with --short-form.")
     for name in ("bank", "estimator", "prior", "items", "groups", "weights"):
         if o.unread[name] not in (None, "auto"):
-            hint = f"--{name}"
-            raise typer.BadParameter("not with --short-form.", param_hint=hint)
+            raise o.usage_error(name, "not with --short-form.")
     o.unread["responses"] = o.unread["calibration"]  # so that messages name it by what it is
-    prediction: Prediction = o.short_form.predict(
-        o.responses,
-        expect=o.expect,
-        level=o.level,
-        estimand=o.estimand,
-        reruns=o.reruns,
-        mismatch=o.mismatch,
-        pooled=o.pooled,
-    )
+    names = ("expect", "level", "estimand", "reruns", "mismatch", "pooled")
+    values = {name: getattr(o, name) for name in names}
+    prediction: Prediction = o.short_form.predict(o.responses, **values)
     return prediction
 
 

@@ -3,11 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-import typer
-
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, option, result
-from irtcat.cli._session import read_key
+from irtcat.cli._input import read_key
+from irtcat.cli._options import ESTIMAND, KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, result
 from irtcat.cli.plot import FIGURES
 
 EXAMPLE = (
@@ -37,9 +35,8 @@ def _read(paths: list[str]) -> list[Any]:
     "title",
     RESPONSES_OPTION,
     MISMATCH,
-    option(
-        "estimand",
-        choices="irtcat.prediction.estimands.ESTIMANDS",
+    replace(
+        ESTIMAND,
         help="Whose scores those of sessions, and the groups of the responses, are: {names}; by "
         "default the models' over reruns where models are evaluated, else on items like these.",
     ),
@@ -55,7 +52,7 @@ def command(o: Options) -> Output:
     from irtcat import plot, report
 
     if o.out is None:  # under --json no file has a default
-        raise typer.BadParameter("give the file to write.", param_hint="--out")
+        raise o.usage_error("out", "give the file to write.")
     results, key = o.results, read_key(o.key_file)
     if key is not None:
         from irtcat.cat import Store
@@ -66,15 +63,8 @@ def command(o: Options) -> Output:
             else result
             for result in results
         ]
-    report.write(
-        results,
-        o.out,
-        title=o.title,
-        responses=o.responses,
-        mismatch=o.mismatch,
-        estimand=o.estimand,
-        progress=o.progress,
-    )
+    names = ("title", "responses", "mismatch", "estimand", "progress")
+    report.write(results, o.out, **{name: getattr(o, name) for name in names})
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]

@@ -6,13 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own
-from irtcat.cli._output import records
-from irtcat.cli._session import warn
+from irtcat.cli._output import records, warn
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
@@ -160,8 +157,7 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
     for text in o.attention or []:
         item, equals, choice = text.rpartition("=")
         if not equals or not item:
-            must = f"{text!r} is not ITEM=CHOICE."
-            raise typer.BadParameter(must, param_hint=o.label("attention"))
+            raise o.usage_error("attention", f"{text!r} is not ITEM=CHOICE.")
         attention[item] = choice
     choices = o.choices
     by_choice = any(o.is_given(name) for name in RULES if name != "min_seconds")
@@ -182,15 +178,9 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
     if len(without):
         name, who = o.unread["choices"], shorten(without.tolist())
         warn(f"{name}: no row for {len(without)} subjects ({who}), who are not judged.")
-    found = scale.careless(
-        choices.map(_as_text),
-        attention=attention,
-        most_failed=o.most_failed,
-        straight_line=o.straight_line,
-        longest_run=o.longest_run,
-        seconds=o.seconds,
-        min_seconds=o.min_seconds,
-    )
+    options = ("most_failed", "straight_line", "longest_run", "seconds", "min_seconds")
+    rules = {option: getattr(o, option) for option in options}
+    found = scale.careless(choices.map(_as_text), attention=attention, **rules)
     return {str(subject): reason for subject, reason in found.items()}, attention
 
 

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
@@ -75,7 +73,7 @@ EXAMPLE = ("irtcat fit dataset:lsat7", "irtcat select bank.npz -k 3 --responses 
 def command(o: Options) -> Output:
     """Select the items to run."""
     if o.unread["bank"] is None and o.unread["responses"] is None:
-        raise typer.BadParameter("give a BANK, --responses, or both.", param_hint="BANK")
+        raise o.usage_error("bank", "give a BANK, --responses, or both.")
     columns = {name: _input.items_column(o.items, getattr(o, name)) for name in ("groups", "costs")}
     subset = o.call(bank=o.bank, **columns)
     frame = subset.to_frame()

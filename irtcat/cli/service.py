@@ -1,17 +1,19 @@
 """``irtcat service``: set up, look after and copy the database of a service."""
 
 import json
+from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from irtcat.cli._command import Options, Output, command_of
+from irtcat.cli._command import Options, Output, by_name, command_of
+from irtcat.cli._input import read_key
 from irtcat.cli._options import KEY_FILE, argument, flag, output, own, result
 from irtcat.cli._output import records
-from irtcat.cli._service import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
-from irtcat.cli._session import read_key
+from irtcat.cli.serve import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 
 EXAMPLE = (
     "irtcat service new my-test/",
@@ -30,6 +32,7 @@ ACTOR = "command line"
 """Who the audit log names."""
 
 TEST = own("test", help="Id of the test; needed if several are open.")
+_of_platform = partial(own, needs="name TEXT")
 
 
 def _time(text: str) -> datetime:
@@ -139,10 +142,11 @@ def ticket(o: Options) -> Output:
     base = o.url or "http://127.0.0.1:8080"
     named = [o.person is not None, o.name is not None or o.external is not None]
     if sum(named) > 1:
-        raise typer.BadParameter("not with --name or --external.", param_hint="--person")
+        raise o.usage_error("person", "not with --name or --external.")
     if any(named) and o.count > 1:
-        raise typer.BadParameter("not with --person, --name or --external.", param_hint="--count")
+        raise o.usage_error("count", "not with --person, --name or --external.")
     accommodations = [text for text in (o.accommodations or "").split(",") if text]
+    valid = {"accommodations": accommodations, "opens": o.opens, "expires": o.expires}
     rows: list[dict[str, Any]] = []
     with (
         opened(o) as service,
@@ -154,15 +158,7 @@ def ticket(o: Options) -> Output:
             if named[1]:
                 about = {"name": o.name or "", "external": o.external or ""}
                 person, status = people.admit(service, **about, actor=ACTOR)
-            issued = people.issue_ticket(
-                service,
-                test,
-                actor=ACTOR,
-                person=person,
-                accommodations=accommodations,
-                opens=o.opens,
-                expires=o.expires,
-            )
+            issued = people.issue_ticket(service, test, actor=ACTOR, person=person, **valid)
             if o.dry_run:
                 rows.append({"person": status})
             else:
@@ -227,6 +223,12 @@ def backup(o: Options) -> Output:
     return Output({"out": path, "bytes": size}, lines)
 
 
+def _counts(report: Any) -> tuple[dict[str, int], str]:
+    """The counts of a report on a database by name, and on a line."""
+    counts = {name: n for name, n in asdict(report).items() if name != "faults"}
+    return counts, ", ".join(f"{n} {name}" for name, n in counts.items())
+
+
 @command_of(
     None,
     ADDRESS,
@@ -236,8 +238,6 @@ def backup(o: Options) -> Output:
 )
 def check(o: Options) -> Output:
     """Verify all digests, and that tables and logs agree; exit 1 if something is wrong."""
-    from dataclasses import asdict
-
     from irtcat._common.checks import InputError
 
     maintenance = part("operations.maintenance")
@@ -251,8 +251,7 @@ def check(o: Options) -> Output:
             faults = maintenance.check_anchor(service, document)
         report = maintenance.check(service)
     faults += report.faults
-    counts = {name: n for name, n in asdict(report).items() if name != "faults"}
-    numbers = ", ".join(f"{n} {name}" for name, n in counts.items())
+    counts, numbers = _counts(report)
     verdict = "all is well" if not faults else f"{len(faults)} faults"
     lines = [f"{numbers}: {verdict}", *faults]
     return Output({**counts, "faults": faults}, lines, code=1 if faults else 0)
@@ -311,25 +310,16 @@ def account(o: Options) -> Output:
     """Add an account of staff, or give one a new password; print the password once."""
     accounts = part("accounts.accounts")
     if o.subject and o.roles is None:  # a new password is not what was asked for
-        raise typer.BadParameter(
-            "needs --roles: it is that of a new account.", param_hint="--subject"
-        )
+        raise o.usage_error("subject", "needs --roles: it is that of a new account.")
     password = None if o.subject else part("storage.context").new_secret()
     with opened(o) as service:
         if o.roles is None:
-            password = password or part("storage.context").new_secret()
             accounts.set_password(service, o.name, password, actor=ACTOR)
             roles: list[str] = []
         else:
             roles = [text.strip() for text in o.roles.split(",") if text.strip()]
-            accounts.add_account(
-                service,
-                o.name,
-                password=password or "",
-                roles=roles,
-                actor=ACTOR,
-                subject=o.subject,
-            )
+            about = {"password": password or "", "roles": roles, "subject": o.subject}
+            accounts.add_account(service, o.name, actor=ACTOR, **about)
     lines = [f"Account {o.name}"]
     if password is not None:
         lines = [f"Account {o.name}, password {password} (shown this once)"]
@@ -348,14 +338,11 @@ def copy(o: Options) -> Output:
 
     Stop the server first: later answers are not copied.
     """
-    from dataclasses import asdict
-
     with opened(o) as service:
         key = read_key(o.key_file)
         with part("assembly").open_service(o.target, create=True, key=key) as target:
             report = part("operations.maintenance").copy_service(service, target, o.progress)
-    counts = {name: n for name, n in asdict(report).items() if name != "faults"}
-    numbers = ", ".join(f"{n} {name}" for name, n in counts.items())
+    counts, numbers = _counts(report)
     lines = [f"Copied and verified {numbers}"]
     return Output({"target": o.target, **counts}, lines, next=("serve", o.target))
 
@@ -364,33 +351,22 @@ def copy(o: Options) -> Output:
     None,
     ADDRESS,
     own("name", help="Name of a platform to register, for the staff."),
-    own(
+    _of_platform(
         "issuer",
-        needs="name TEXT",
         help="Who signs its messages (also platform ID), such as https://moodle.example.org.",
     ),
-    own("client_id", needs="name TEXT", help="Id of this service at the platform."),
-    own(
-        "deployments", needs="name TEXT", help="Ids of its deployments there, separated by commas."
-    ),
-    own("kind", needs="name TEXT", help="Its addresses are those of moodle or canvas."),
-    own(
-        "auth_url", needs="name TEXT", help="Authentication request URL, if it is of another kind."
-    ),
-    own("token_url", needs="name TEXT", help="Access token URL."),
-    own("jwks_url", needs="name TEXT", help="Public keyset URL."),
-    own(
+    _of_platform("client_id", help="Id of this service at the platform."),
+    _of_platform("deployments", help="Ids of its deployments there, separated by commas."),
+    _of_platform("kind", help="Its addresses are those of moodle or canvas."),
+    _of_platform("auth_url", help="Authentication request URL, if it is of another kind."),
+    _of_platform("token_url", help="Access token URL."),
+    _of_platform("jwks_url", help="Public keyset URL."),
+    _of_platform(
         "origin",
-        needs="name TEXT",
         help="Origin of its pages, if they may embed those of tests; by default tests open in a "
         "window of their own.",
     ),
-    own(
-        "private",
-        type=bool,
-        needs="name TEXT",
-        help="Its addresses may be those of a private network.",
-    ),
+    _of_platform("private", type=bool, help="Its addresses may be those of a private network."),
     own("close", help="Id of a platform that opens no more tests."),
     own("remove", help="Id of a platform to remove, which opened no test."),
     own("send_again", help="Id of a platform that gets its failed grades once more."),
@@ -411,22 +387,14 @@ def lti(o: Options) -> Output:
         needed = {"issuer": o.issuer, "client_id": o.client_id, "deployments": o.deployments}
         for option_name, value in (needed | {name: urls.get(name) for name in named}).items():
             if not value:
-                hint = f"--{option_name.replace('_', '-')}"
-                raise typer.BadParameter("is needed to register a platform.", param_hint=hint)
+                raise o.usage_error(option_name, "is needed to register a platform.")
     lines = []
     with opened(o) as service:
         if o.name is not None:
-            added = registered.add_platform(
-                service,
-                name=o.name,
-                issuer=o.issuer,
-                client_id=o.client_id,
-                deployments=[text.strip() for text in o.deployments.split(",") if text.strip()],
-                **urls,
-                origin=o.origin or "",
-                actor=ACTOR,
-                private=bool(o.private),
-            )
+            about = {"name": o.name, "issuer": o.issuer, "client_id": o.client_id, **urls}
+            deployments = [text.strip() for text in o.deployments.split(",") if text.strip()]
+            about |= {"deployments": deployments, "origin": o.origin or ""}
+            added = registered.add_platform(service, actor=ACTOR, private=bool(o.private), **about)
             lines.append(f"Registered {added.id}")
         if o.close is not None:
             registered.change_platform(service, o.close, actor=ACTOR, status="closed")
@@ -457,19 +425,7 @@ def lti(o: Options) -> Output:
     )
 
 
-COMMANDS = {
-    "new": new,
-    "validate": validate,
-    "init": init,
-    "tests": tests,
-    "ticket": ticket,
-    "export": export,
-    "account": account,
-    "backup": backup,
-    "check": check,
-    "anchor": anchor,
-    "copy": copy,
-    "erase": erase,
-    "lti": lti,
-}
+COMMANDS = by_name(
+    new, validate, init, tests, ticket, export, account, backup, check, anchor, copy, erase, lti
+)
 """Actions by name."""

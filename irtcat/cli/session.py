@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from irtcat.cli._adaptive import RULES, read_config
-from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._input import read_plain
+from irtcat._common.numbers import whole_number_in
+from irtcat.cli._command import Options, Output, by_name, command_of
+from irtcat.cli._input import read_key, read_plain
 from irtcat.cli._options import (
     BANK,
+    ESTIMAND,
     KEY_FILE,
     MISMATCH,
     REQUIRED,
     RERUNS,
     argument,
     flag,
-    option,
     own,
 )
 from irtcat.cli._output import records
-from irtcat.cli._session import read_key
+from irtcat.cli.simulate import RULES, read_config
 
 if TYPE_CHECKING:
     from irtcat.cat import Session, SessionStatus, Store
@@ -120,8 +120,6 @@ def next_(o: Options) -> Output:
 
 def _answer(text: str) -> int | str:
     """Parse an answer."""
-    from irtcat._common.numbers import whole_number_in
-
     code = text if text == "skip" else whole_number_in(text)
     if code is None:
         raise typer.BadParameter(f"{text!r} is neither a whole number nor skip.")
@@ -160,14 +158,7 @@ def answer(o: Options) -> Output:
         help="Responses of the calibrated subjects to all items, to predict the full score as "
         "predict does; by default the score is read off the bank's curves.",
     ),
-    option(
-        "estimand",
-        source="irtcat.predict",
-        needs="responses",
-        choices="irtcat.prediction.estimands.ESTIMANDS",
-        help="Whose score and rank: {names}; by default the score is of this run, the rank of "
-        "the model over reruns.",
-    ),
+    replace(ESTIMAND, source="irtcat.predict", needs="responses"),
     replace(RERUNS, source="irtcat.predict", needs="responses"),
     replace(MISMATCH, source="irtcat.predict"),
     KEY_FILE,
@@ -214,5 +205,5 @@ def list_(o: Options) -> Output:
     return Output({"sessions": records(table)}, [table], table=table, next=after)
 
 
-COMMANDS = {"start": start, "next": next_, "answer": answer, "status": status, "list": list_}
+COMMANDS = by_name(start, next_, answer, status, list_)
 """Actions by name."""

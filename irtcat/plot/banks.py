@@ -10,12 +10,13 @@ from irtcat.bank import BankLike, ItemBank, as_bank, check_needs, expected_se, t
 from irtcat.plot.style import (
     COLOURS,
     GREY,
-    add_title,
+    check_rows,
+    finished,
     line_style,
     new_figure,
     number_text,
+    one_panel,
     plain,
-    tidy,
 )
 
 if TYPE_CHECKING:
@@ -83,13 +84,12 @@ def item_curves(bank: BankLike, items: Any = None, theta: Any = None) -> "Figure
         >>> [line.get_label() for line in figure.axes[0].lines]
         ['i1', 'i2']
     """
-    figure = new_figure(7.4, 4.4)
+    figure, axes = one_panel(7.4, 4.4)
     bank = as_bank(bank)
     chosen = bank if items is None else bank.subset(items)
     if len(chosen) == 0:
         raise argument_error("items", "at least one item", items)
     theta = _abilities(bank, theta)
-    axes = figure.subplots()
     curves = chosen.probability(theta)
     if len(chosen) <= NAMED_CURVES:
         spacing = max(len(theta) // 4, 1)
@@ -101,12 +101,10 @@ def item_curves(bank: BankLike, items: Any = None, theta: Any = None) -> "Figure
         _draw_by_difficulty(figure, axes, chosen, theta, curves)
     else:
         _draw_bands(figure, axes, chosen, theta, curves)
-    many = len(chosen) > 1
-    add_title(figure, f"Curves of {len(chosen):,} items" if many else "Item curve")
     axes.set(xlabel="Ability θ", ylabel=CURVES[chosen.model.takes], ylim=(-0.02, 1.02))
     axes.set_xlim(theta.min(), theta.max())
-    tidy(axes)
-    return figure
+    title = f"Curves of {len(chosen):,} items" if len(chosen) > 1 else "Item curve"
+    return finished(figure, title, axes)
 
 
 def _draw_by_difficulty(
@@ -219,8 +217,7 @@ def item_parameters(bank: BankLike, feasibility: float = 0.5, named: int = 6) ->
     frame = bank.to_frame()
     if not {"a", "b"} <= set(frame.columns):
         raise argument_error("bank", "of items with a discrimination and a difficulty", bank)
-    figure = new_figure(7.4, 4.8)
-    axes = figure.subplots()
+    figure, axes = one_panel(7.4, 4.8)
     a, b = frame["a"].to_numpy(float), frame["b"].to_numpy(float)
     low, high = bank.population.mean + bank.population.sd * np.array([-4, 4])
     x = np.clip(np.where(np.isnan(b), high, b), low, high)
@@ -256,9 +253,7 @@ def item_parameters(bank: BankLike, feasibility: float = 0.5, named: int = 6) ->
         )
     axes.set(xlabel="Difficulty b (on the scale of θ)", ylabel="Discrimination a")
     axes.legend(frameon=False)
-    tidy(axes)
-    add_title(figure, f"{len(marked):,} of {len(frame):,} items are discounted")
-    return figure
+    return finished(figure, f"{len(marked):,} of {len(frame):,} items are discounted", axes)
 
 
 def information_curve(bank: BankLike, theta: Any = None) -> "Figure":
@@ -294,15 +289,12 @@ def information_curve(bank: BankLike, theta: Any = None) -> "Figure":
     lower.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     lower.yaxis.set_major_formatter("{x:g}")
     lower.minorticks_off()
-    half = 1.96 * bank.population.sd
+    low, high = bank.population.mean + 1.96 * bank.population.sd * np.array([-1, 1])
     for axes in (upper, lower):
-        low, high = bank.population.mean - half, bank.population.mean + half
         axes.axvspan(low, high, color="#EEEEEE", zorder=0, linewidth=0)
         axes.set_xlim(at.min(), at.max())
-        tidy(axes)
-    add_title(figure, f"Information of {bank.n_items:,} items")
     upper.set_title("Shaded: 95 % of the calibration population", fontsize="medium", loc="left")
-    return figure
+    return finished(figure, f"Information of {bank.n_items:,} items", upper, lower)
 
 
 def headroom(table: pd.DataFrame) -> "Figure":
@@ -326,19 +318,14 @@ def headroom(table: pd.DataFrame) -> "Figure":
         >>> [text.get_text() for text in headroom(table).axes[0].get_yticklabels()]
         ['y', 'x']
     """
-    required = ["headroom", "headroom_se", "theta"]
-    required += [f"{name}_{q}" for name in ("b", "a") for q in ("p05", "p25", "p50", "p75", "p95")]
-    missing = set(required) - set(table.columns)
-    if missing or not len(table):
-        got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
-        raise argument_error("table", "a result of leaderboard.headroom", got)
+    percentiles = [[f"{name}_p{q}" for q in ("05", "25", "50", "75", "95")] for name in ("b", "a")]
+    required = ["headroom", "headroom_se", "theta", *percentiles[0], *percentiles[1]]
+    check_rows(table, required, "a result of leaderboard.headroom")
     figure = new_figure(8.4, 2.0 + 0.34 * len(table))
     row = figure.subplots(1, 3, sharey=True)
     y = np.arange(len(table))
-    for axes, name, colour in zip(row, ("b", "a"), COLOURS, strict=False):
-        low, first, middle, third, high = (
-            table[f"{name}_{q}"].to_numpy(float) for q in ("p05", "p25", "p50", "p75", "p95")
-        )
+    for axes, columns, colour in zip(row, percentiles, COLOURS, strict=False):
+        low, first, middle, third, high = table[columns].to_numpy(float).T
         axes.hlines(y, low, high, color=colour, linewidth=1)
         axes.hlines(y, first, third, color=colour, linewidth=4)
         axes.plot(middle, y, "o", color="white", markeredgecolor=colour, markersize=5)
@@ -353,10 +340,7 @@ def headroom(table: pd.DataFrame) -> "Figure":
     row[2].set_xlim(left=min(0.0, float(np.nanmin(score))))
     row[0].set_yticks(y, [plain(name) for name in table.index])
     row[0].invert_yaxis()
-    row[0].set_title("Dashed: the best subject", fontsize="medium", loc="left")
-    row[1].set_title("Thin: 90 % of the items, thick: half", fontsize="medium", loc="left")
-    row[2].set_title("95 % interval", fontsize="medium", loc="left")
-    add_title(figure, f"Headroom of {len(table):,} test sets")
-    for axes in row:
-        tidy(axes)
-    return figure
+    titles = ("Dashed: the best subject", "Thin: 90 % of the items, thick: half", "95 % interval")
+    for axes, title in zip(row, titles, strict=True):
+        axes.set_title(title, fontsize="medium", loc="left")
+    return finished(figure, f"Headroom of {len(table):,} test sets", *row)

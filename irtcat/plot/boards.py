@@ -1,4 +1,4 @@
-"""Figures of leaderboards: rank correlation against k, smallest gaps ranked right."""
+"""Figures of leaderboards: subjects in order, rank correlation against k, smallest gaps."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,19 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice
-from irtcat.plot.style import COLUMNS, add_title, line_style, panels, tidy
+from irtcat._common.types import FloatArray
+from irtcat.plot.style import (
+    COLOURS,
+    COLUMNS,
+    GREY,
+    Z,
+    check_rows,
+    finished,
+    line_style,
+    one_panel,
+    panels,
+    plain,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +37,15 @@ METRICS = {
     "coverage": "Full scores within their interval (share)",
     "width": "Width of the intervals (percentage points)",
 }
+MAX_LABELS = 40
+"""Up to so many subjects are named on the axis."""
+STEPS = (10, 20, 50, *(digit * 10**power for power in range(2, 12) for digit in (1, 2, 5)))
+"""Steps of the numbered ranks: the least that gives at most ten."""
+MARGIN = 0.03
+"""Margin of the axis of many ranks, in which the first and last name have room."""
+
+WHOSE = " with the full ranking"
+"""The end of a correlation's label."""
 TITLES = {
     "mean": "Mean of the selected items",
     "weighted": "Weighted mean of the selected items",
@@ -59,33 +80,24 @@ def rank_correlation(
     """
     check_choice("metric", metric, METRICS)
     table = _summarised(table, metric)
-    present = table["estimator"].unique().tolist()
-    if estimator is not None:
-        check_choice("estimator", estimator, present)
-    shown = present if estimator is None else [estimator]
-    strategies = table["strategy"].unique().tolist()
-    figure, row = panels(len(shown))
-    for axes, name in zip(row, shown, strict=True):
-        _draw_strategies(axes, table[table["estimator"] == name], strategies)
-        axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
-        axes.set_xlabel("Items run, k")
-    for axes in row[::COLUMNS]:
-        axes.set_ylabel(METRICS[metric] + _reference(metric))
-    handles, labels = row[0].get_legend_handles_labels()
-    add_title(figure, "How well k items reproduce the full benchmark")
-    title = "Strategy" + _band_text(table)
-    figure.legend(handles, labels, loc="outside right upper", title=title, frameon=False)
-    return figure
+    low, high = (table["mean"] + side * table["spread"] for side in (-1, 1))
+    lines = table.assign(middle=table["mean"], low=low, high=high)
+    n = int(table["n_seeds"].max()) if "n_seeds" in table else 1
+    return _strategy_figure(
+        lines,
+        lines,
+        estimator,
+        title="How well k items reproduce the full benchmark",
+        y_label=METRICS[metric] + (WHOSE if metric in ("kendall", "spearman", "pearson") else ""),
+        legend="Strategy" + (f"\n(mean ± SD, {n} seeds)" if n > 1 else ""),
+    )
 
 
 def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Mean and SD over seeds, for each strategy, estimator and k."""
     keys = ["strategy", "estimator", "n_items"]
     flat = table.reset_index() if set(keys) & set(table.index.names) else table
-    missing = {*keys, metric} - set(flat.columns)
-    if missing or not len(flat):
-        got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
-        raise argument_error("table", "a result of Leaderboard.summary()", got)
+    check_rows(flat, {*keys, metric}, "a result of Leaderboard.summary()")
     if flat[metric].isna().all():
         raise argument_error("table", f"one with a value of {metric}", "only NaN")
     if f"{metric}_sd" in flat:
@@ -98,33 +110,59 @@ def _summarised(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     return pd.DataFrame(statistics).reset_index()
 
 
-def _band_text(table: pd.DataFrame) -> str:
-    """The meaning of line and band, if there is more than one seed."""
-    n = int(table["n_seeds"].max()) if "n_seeds" in table else 1
-    return f"\n(mean ± SD, {n} seeds)" if n > 1 else ""
+def _strategy_figure(
+    table: pd.DataFrame,
+    lines: pd.DataFrame,
+    estimator: str | None,
+    *,
+    title: str,
+    y_label: str,
+    legend: str,
+    by_logarithms: bool = False,
+) -> "Figure":
+    """A panel for each estimator, or of one, with a line for each strategy against k, and its band.
 
-
-def _reference(metric: str) -> str:
-    """The end of a correlation's axis label; other labels are complete."""
-    return " with the full ranking" if metric in ("kendall", "spearman", "pearson") else ""
-
-
-def _draw_strategies(axes: "Axes", table: pd.DataFrame, strategies: list[str]) -> None:
-    """Plot the mean over seeds of each strategy against k, with a band."""
-    for number, strategy in enumerate(strategies):
-        rows = table[table["strategy"] == strategy].sort_values("n_items")
-        at, mean, spread = (rows[name].to_numpy(float) for name in ("n_items", "mean", "spread"))
-        style = line_style(number)
-        axes.plot(at, mean, label=strategy, markersize=5, **style)
-        if (spread > 0).any():
-            low, high = mean - spread, mean + spread
-            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
-    ticks = np.unique(table["n_items"].to_numpy(float))
-    if ticks[-1] / ticks[0] > 30:
-        axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
-    axes.minorticks_off()
-    tidy(axes)
+    Args:
+        table: strategy, estimator and n_items of all lines.
+        lines: the rows to draw, also with middle, low and high.
+        estimator: the only one that is drawn.
+        title: title of the figure.
+        y_label: label of its y axes.
+        legend: title of its legend.
+        by_logarithms: whether both axes are logarithmic; else that of k is where k varies much.
+    """
+    present = table["estimator"].unique().tolist()
+    if estimator is not None:
+        check_choice("estimator", estimator, present)
+    shown = present if estimator is None else [estimator]
+    if by_logarithms and not lines["estimator"].isin(shown).any():
+        raise argument_error("table", "one with a finite gap", "none")
+    figure, row = panels(len(shown))
+    for axes, name in zip(row, shown, strict=True):
+        of_estimator = lines[lines["estimator"] == name]
+        for number, strategy in enumerate(table["strategy"].unique()):
+            rows = of_estimator[of_estimator["strategy"] == strategy].sort_values("n_items")
+            at, middle, low, high = rows[["n_items", "middle", "low", "high"]].to_numpy(float).T
+            style = line_style(number)
+            axes.plot(at, middle, label=strategy, markersize=5, **style)
+            if (high > low).any():
+                axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
+        ticks = np.unique(table.loc[table["estimator"] == name, "n_items"].to_numpy(float))
+        if by_logarithms or ticks[-1] / ticks[0] > 30:
+            axes.set_xscale("log")
+        if by_logarithms:
+            axes.set_yscale("log")
+        axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
+        axes.minorticks_off()
+        axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
+        axes.set_xlabel("Items run, k")
+    for axes in row[::COLUMNS]:
+        axes.set_ylabel(y_label)
+    if by_logarithms:
+        _decade_ticks(row[0])  # the panels share the axis
+    handles, labels = row[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", title=legend, frameon=False)
+    return finished(figure, title, *row)
 
 
 def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure":
@@ -150,43 +188,19 @@ def reliable_gaps(table: pd.DataFrame, estimator: str | None = None) -> "Figure"
         [[25.0, 8.0], [100.0, 4.0]]
     """
     flat = table.reset_index()
-    missing = {"strategy", "estimator", "n_items", "gap", "lower", "upper"} - set(flat.columns)
-    if missing or not len(flat):
-        got = f"a table without {', '.join(sorted(missing)) or 'rows'}"
-        raise argument_error("table", "a result of leaderboard.reliable_gaps", got)
-    present = flat["estimator"].unique().tolist()
-    if estimator is not None:
-        check_choice("estimator", estimator, present)
-    shown = present if estimator is None else [estimator]
-    if not np.isfinite(flat.loc[flat["estimator"].isin(shown), "gap"]).any():
-        raise argument_error("table", "one with a finite gap", "none")
-    figure, row = panels(len(shown))
-    strategies = flat["strategy"].unique().tolist()
-    for axes, name in zip(row, shown, strict=True):
-        of_estimator = flat[flat["estimator"] == name]
-        finite = of_estimator[np.isfinite(of_estimator["gap"])]
-        for number, strategy in enumerate(strategies):
-            rows = finite[finite["strategy"] == strategy].sort_values("n_items")
-            at, gap, low, high = (
-                rows[column].to_numpy(float) for column in ("n_items", "gap", "lower", "upper")
-            )
-            style = line_style(number)
-            axes.plot(at, gap, label=strategy, markersize=5, **style)
-            high = np.where(np.isfinite(high), high, gap)
-            axes.fill_between(at, low, high, color=style["color"], alpha=0.12, linewidth=0)
-        axes.set(xscale="log", yscale="log", xlabel="Items run, k")
-        ticks = np.unique(of_estimator["n_items"].to_numpy(float))
-        axes.set_xticks(ticks, [f"{k:g}" for k in ticks], minor=False)
-        axes.minorticks_off()
-        axes.set_title(TITLES.get(name, name), fontsize="medium", loc="left")
-        tidy(axes)
-    _decade_ticks(row[0])  # the panels share the axis
-    for axes in row[::COLUMNS]:
-        axes.set_ylabel("Smallest gap ranked right (points)")
-    add_title(figure, "The smallest gap that k items rank right")
-    handles, labels = row[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", title="Strategy", frameon=False)
-    return figure
+    required = ("strategy", "estimator", "n_items", "gap", "lower", "upper")
+    check_rows(flat, required, "a result of leaderboard.reliable_gaps")
+    high = flat["upper"].where(np.isfinite(flat["upper"]), flat["gap"])
+    lines = flat.assign(middle=flat["gap"], low=flat["lower"], high=high)
+    return _strategy_figure(
+        flat,
+        lines[np.isfinite(flat["gap"])],
+        estimator,
+        title="The smallest gap that k items rank right",
+        y_label="Smallest gap ranked right (points)",
+        legend="Strategy",
+        by_logarithms=True,
+    )
 
 
 def _decade_ticks(axes: "Axes") -> None:
@@ -198,3 +212,127 @@ def _decade_ticks(axes: "Axes") -> None:
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_ylim(low, high)
+
+
+def ranked(table: pd.DataFrame) -> "Figure":
+    """Subjects in order of their ability or predicted score, each with its interval.
+
+    Args:
+        table: `Ability.to_frame()`, `Prediction.to_frame()` or `Groups.to_frame()`, or the output
+            of the commands score, predict and groups: theta and se, or score, lower and upper.
+            Without lower and upper the interval is 1.96 standard errors either side.
+
+    Returns:
+        The figure, the best on top; up to 40 subjects are named, with the letters of their groups
+        on the left and the ranks that they may have on the right, where the table has them. More
+        are a line with a band, with numbered ranks and five names.
+        Subjects without an estimate (NaN) and intervals with an infinite end are not drawn.
+
+    Raises:
+        InputError: the table lacks a column or has no estimate, or matplotlib is not installed.
+
+    Example:
+        >>> table = pd.DataFrame({"subject": ["x", "y"], "theta": [0.1, 0.9], "se": [0.3, 0.4]})
+        >>> [text.get_text() for text in ranked(table).axes[0].get_yticklabels()]
+        ['y', 'x']
+    """
+    flat = table.reset_index() if "subject" in table.index.names else table
+    key = "score" if "score" in flat else "theta"
+    required = {"subject", key} | (
+        {"lower", "upper"} if key == "score" or "lower" in flat else {"se"}
+    )
+    missing = sorted(required - set(flat.columns))
+    if missing or not flat[key].notna().any():
+        got = f"a table without {', '.join(missing) or 'an estimate'}"
+        raise argument_error("table", "a unidimensional result of score or predict", got)
+    rows = flat[flat[key].notna()].sort_values(key, ascending=False, kind="stable")
+    middle = rows[key].to_numpy(float)
+    low, high = _ends(rows, middle, "lower" in required)
+    n = len(rows)
+    has_labels = n <= MAX_LABELS
+    figure, axes = one_panel(6.8, 1.6 + 0.22 * n if has_labels else 6.4)
+    rank = np.arange(1, n + 1)
+    finite = np.isfinite(low) & np.isfinite(high)
+    names = [plain(name) for name in rows["subject"]]
+    is_grouped = "letters" in rows
+    if is_grouped and has_labels:
+        names = [f"{name}  {letters}" for name, letters in zip(names, rows["letters"], strict=True)]
+    if has_labels:
+        axes.hlines(
+            rank[finite], low[finite], high[finite], color=COLOURS[0], linewidth=1.5, alpha=0.5
+        )
+        axes.plot(middle, rank, "o", color=COLOURS[0], markersize=5)
+        axes.set_yticks(rank, names)
+        axes.set_ylim(n + 0.5, 0.5)
+        _show_ranks(axes, rank, rows)
+    else:
+        axes.fill_betweenx(
+            rank[finite], low[finite], high[finite], color=COLOURS[0], alpha=0.25, linewidth=0
+        )
+        axes.plot(middle, rank, color=COLOURS[0], linewidth=2)
+        _name_some(axes, rank, low, high, names)
+    measure = "predicted score" if key == "score" else "ability"
+    if is_grouped:
+        measure = "score"
+    axes.set_xlabel("Ability θ" if key == "theta" else measure.capitalize())
+    if key == "score":
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+        if np.nanmax(high[finite], initial=0) <= 1:
+            axes.set_xlim(right=min(axes.get_xlim()[1], 1.01))  # the dot of 100 % is not cut
+    subjects = f"{n:,} subjects" if n > 1 else "1 subject"
+    return finished(figure, f"{subjects} by {measure}, with intervals", axes)
+
+
+def _show_ranks(axes: "Axes", rank: np.ndarray, rows: pd.DataFrame) -> None:
+    """The possible ranks of each subject, on the right."""
+    if not {"rank_lower", "rank_upper"} <= set(rows) or rows["rank_lower"].isna().all():
+        return
+    right = axes.secondary_yaxis("right")
+    ends = zip(rows["rank_lower"], rows["rank_upper"], strict=True)
+    right.set_yticks(rank, [_ranks_text(*pair) for pair in ends])
+    right.set_ylabel("Possible ranks")
+    right.spines["right"].set_visible(False)
+    right.tick_params(length=0)
+
+
+def _ranks_text(lower: float, upper: float) -> str:
+    """The ranks that a subject may have; empty if they are not known."""
+    if not np.isfinite([lower, upper]).all():
+        return ""
+    return f"{lower:,.0f}" if lower == upper else f"{lower:,.0f} to {upper:,.0f}"
+
+
+def _name_some(
+    axes: "Axes", rank: np.ndarray, low: np.ndarray, high: np.ndarray, names: list[str]
+) -> None:
+    """Number the ranks, and name the best, the middle and the worst of many subjects."""
+    n = len(rank)
+    step = next(step for step in STEPS if n / step <= 10)
+    axes.set_yticks([1, *range(step, n + 1, step)])
+    axes.set_ylabel("Rank")
+    axes.set_ylim(n + 0.5 + MARGIN * n, 0.5 - MARGIN * n)
+    lowest, highest = axes.get_xlim()
+    for row in (0, n // 4, n // 2, 3 * n // 4, n - 1):
+        if not (np.isfinite(low[row]) and np.isfinite(high[row])):
+            continue
+        room_left, room_right = low[row] - lowest, highest - high[row]
+        side = -1 if room_left > room_right else 1
+        at = low[row] if side < 0 else high[row]
+        axes.annotate(
+            names[row],
+            (at, rank[row]),
+            xytext=(6 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            va="center",
+            fontsize="small",
+            color=GREY,
+        )
+
+
+def _ends(rows: pd.DataFrame, middle: FloatArray, has_ends: bool) -> tuple[FloatArray, FloatArray]:
+    """Ends of the intervals: as they are in the table, or from the standard errors."""
+    if has_ends:
+        return rows["lower"].to_numpy(float), rows["upper"].to_numpy(float)
+    half = Z * rows["se"].to_numpy(float)
+    return middle - half, middle + half

@@ -11,10 +11,12 @@ from irtcat.agreement import CorrelationMatrix
 from irtcat.plot.style import (
     COLOURS,
     GREY,
-    add_title,
+    check_columns,
+    finished,
     line_style,
     new_figure,
     number_text,
+    one_panel,
     plain,
     tidy,
 )
@@ -56,9 +58,7 @@ def empirical_curves(table: pd.DataFrame, items: Any = None) -> "Figure":
     References:
         Lalor, Wu & Yu (2016), figures 2 and 3.
     """
-    required = {"item", "theta", "observed", "lower", "upper", "expected"}
-    if not isinstance(table, pd.DataFrame) or not required <= set(table.columns):
-        raise argument_error("table", f"one with the columns {', '.join(sorted(required))}", table)
+    check_columns(table, ("item", "theta", "observed", "lower", "upper", "expected"))
     title = "Item curves: the model (line) and the answers (dotted, with a band)"
     y_label = "Probability of a right answer"
     return _item_panels(table, items, _draw_item, title, "Ability θ", y_label)
@@ -110,9 +110,7 @@ def _draw_options(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
         axes.plot(groups, shares, label=plain(option), **style)
     axes.legend(frameon=False, fontsize=7, handlelength=1.0, labelspacing=0.2)
     axes.set_title(plain(name), fontsize=8)
-    axes.set_ylim(-0.02, 1.02)
     axes.set_xticks(groups)
-    tidy(axes)
 
 
 def _item_panels(
@@ -136,6 +134,8 @@ def _item_panels(
     grid = figure.subplots(n_rows, COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
     for axes, name in zip(grid, selected, strict=False):
         draw(axes, table[table["item"].astype(str) == name], name)
+        axes.set_ylim(-0.02, 1.02)
+        tidy(axes)
     for axes in grid[len(selected) :]:
         axes.remove()
     for axes in grid[max(len(selected) - COLUMNS, 0) : len(selected)]:  # the lowest of each column
@@ -169,8 +169,6 @@ def _draw_item(axes: "Axes", rows: pd.DataFrame, name: str) -> None:
         axes.plot(theta, curve["expected"], "--" if removed else "-", color=colour, linewidth=1.4)
         axes.plot(theta, curve["observed"], ":", color="black", linewidth=1.2)
     axes.set_title(f"{plain(name)} (removed)" if removed else plain(name), fontsize=8)
-    axes.set_ylim(-0.02, 1.02)
-    tidy(axes)
 
 
 def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
@@ -200,17 +198,14 @@ def ability_against_correct(abilities: pd.DataFrame) -> "Figure":
         raise argument_error(
             "abilities", "one with the columns number_correct (or points) and theta", abilities
         )
-    figure = new_figure(6.0, 4.0)
-    axes = figure.subplots()
+    figure, axes = one_panel(6.0, 4.0)
     right = abilities[column].to_numpy(float)
     jitter = np.random.default_rng(0).uniform(-0.25, 0.25, len(right))  # makes equal values visible
     axes.plot(right + jitter, abilities["theta"], "o", markersize=3, alpha=0.35, color=COLOURS[0])
     axes.axhline(0, color=GREY, linewidth=0.8)
     label = "Points" if column == "points" else "Number of right answers"
     axes.set(xlabel=label, ylabel="Ability θ")
-    add_title(figure, f"{len(right):,} subjects: ability and {label.lower()}")
-    tidy(axes)
-    return figure
+    return finished(figure, f"{len(right):,} subjects: ability and {label.lower()}", axes)
 
 
 def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
@@ -240,8 +235,7 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
     values, significant = matrix.values.to_numpy(float), matrix.significant.to_numpy(bool)
     names = [plain(name) for name in matrix.values.columns]
     side = 0.75 * len(names)
-    figure = new_figure(2.6 + side, 1.6 + side)
-    axes = figure.subplots()
+    figure, axes = one_panel(2.6 + side, 1.6 + side)
     image = axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu")
     for i, j in np.ndindex(*values.shape):
         colour = "white" if abs(values[i, j]) > DARK else "black"
@@ -255,5 +249,5 @@ def correlation_matrix(matrix: CorrelationMatrix) -> "Figure":
     axes.set_xticks(ticks, names, rotation=45 if long else 0, ha="right" if long else "center")
     axes.set_yticks(ticks, names)
     figure.colorbar(image, ax=axes, shrink=0.8, label=f"{matrix.method.capitalize()} correlation")
-    add_title(figure, "Correlations" + (" (crossed: not significant)" if len(rows) else ""))
-    return figure
+    crossed = " (crossed: not significant)" if len(rows) else ""
+    return finished(figure, f"Correlations{crossed}")

@@ -1,19 +1,33 @@
-"""Figures of tests that people take: errors along the scale, scores, one session step by step."""
+"""Figures of sessions and of policies in training.
+
+Errors along the scale, scores, one session or the steps of a policy one by one, its prompts.
+"""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat.plot.style import COLOURS, GREY, add_title, line_style, new_figure, plain, tidy
+from irtcat.plot.style import (
+    COLOURS,
+    GREY,
+    Z,
+    check_columns,
+    finished,
+    line_style,
+    new_figure,
+    one_panel,
+    plain,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Z = 1.959964
-"""Half the width of a 95 % interval, in standard errors."""
+MOST_POINTS = 20_000
+"""Prompts without rollouts that are drawn; more of them hide the others."""
 
 
 def score_errors(table: pd.DataFrame) -> "Figure":
@@ -40,11 +54,8 @@ def score_errors(table: pd.DataFrame) -> "Figure":
         "se_score": "standard error (reported)",
         "bias_score": "bias",
     }
-    required = {"score", *columns}
-    if not isinstance(table, pd.DataFrame) or not required <= set(table.columns):
-        raise argument_error("table", f"one with the columns {', '.join(sorted(required))}", table)
-    figure = new_figure(7.4, 3.8)
-    axes = figure.subplots()
+    check_columns(table, ("score", *columns))
+    figure, axes = one_panel(7.4, 3.8)
     scores = table["score"].to_numpy(float)
     for (name, label), marker, dashes, colour in zip(
         columns.items(), "os^", ("-", "--", ":"), COLOURS, strict=False
@@ -54,9 +65,7 @@ def score_errors(table: pd.DataFrame) -> "Figure":
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set(xlabel="Score", ylabel="Points")
     axes.legend(frameon=False, fontsize=9)
-    add_title(figure, "Errors along the scale")
-    tidy(axes)
-    return figure
+    return finished(figure, "Errors along the scale", axes)
 
 
 def error_curves(tables: Mapping[str, pd.DataFrame], column: str = "csem") -> "Figure":
@@ -86,8 +95,7 @@ def error_curves(tables: Mapping[str, pd.DataFrame], column: str = "csem") -> "F
     }
     if column not in labels:
         raise argument_error("column", f"one of {', '.join(labels)}", column)
-    figure = new_figure(7.4, 3.8)
-    axes = figure.subplots()
+    figure, axes = one_panel(7.4, 3.8)
     for number, (name, table) in enumerate(tables.items()):
         rows = table if "theta" in table.columns else table.reset_index()
         if not {"theta", column} <= set(rows.columns):
@@ -97,9 +105,7 @@ def error_curves(tables: Mapping[str, pd.DataFrame], column: str = "csem") -> "F
     if column != "bias":
         axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=9)
-    add_title(figure, "Errors along the scale")
-    tidy(axes)
-    return figure
+    return finished(figure, "Errors along the scale", axes)
 
 
 def score_distribution(scores: pd.Series, cuts: Mapping[str, float] | None = None) -> "Figure":
@@ -119,8 +125,7 @@ def score_distribution(scores: pd.Series, cuts: Mapping[str, float] | None = Non
     """
     values = np.asarray(scores, float)
     values = values[np.isfinite(values)]
-    figure = new_figure(7.4, 3.8)
-    axes = figure.subplots()
+    figure, axes = one_panel(7.4, 3.8)
     bins = min(max(round(2 * np.sqrt(len(values))), 5), 40)
     axes.hist(values, bins=bins, color=COLOURS[0], edgecolor="white")
     if cuts:
@@ -139,9 +144,7 @@ def score_distribution(scores: pd.Series, cuts: Mapping[str, float] | None = Non
         )
     axes.locator_params(axis="y", integer=True)
     axes.set(xlabel="Score", ylabel="Number of attempts")
-    add_title(figure, f"Scores of {len(values):,} attempts")
-    tidy(axes)
-    return figure
+    return finished(figure, f"Scores of {len(values):,} attempts", axes)
 
 
 def session_path(table: pd.DataFrame) -> "Figure":
@@ -164,12 +167,102 @@ def session_path(table: pd.DataFrame) -> "Figure":
     theta, se = table["theta"].to_numpy(float), table["se"].to_numpy(float)
     known = np.isfinite(theta)  # in a batch only after its last item; gaps would cut line and band
     number, theta, se = np.flatnonzero(known) + 1, theta[known], se[known]
-    figure = new_figure(7.4, 3.4)
-    axes = figure.subplots()
-    axes.fill_between(number, theta - Z * se, theta + Z * se, color=COLOURS[0], alpha=0.18)
-    axes.plot(number, theta, "o-", markersize=4, color=COLOURS[0])
+    figure, axes = one_panel(7.4, 3.4)
+    _draw_ability(axes, number, theta, se, marker="o", markersize=4)
     axes.locator_params(axis="x", integer=True)
-    axes.set(xlabel="Answers", ylabel="Ability θ")
-    add_title(figure, "Estimate after each answer, with its 95 % interval")
-    tidy(axes)
-    return figure
+    axes.set(xlabel="Answers")
+    return finished(figure, "Estimate after each answer, with its 95 % interval", axes)
+
+
+def _draw_ability(
+    axes: "Axes", at: np.ndarray, theta: np.ndarray, se: np.ndarray, **style: Any
+) -> None:
+    """Plot estimates of ability with their 95 % intervals."""
+    axes.fill_between(at, theta - Z * se, theta + Z * se, color=COLOURS[0], alpha=0.18)
+    axes.plot(at, theta, color=COLOURS[0], **style)
+    axes.set(ylabel="Ability θ")
+
+
+def _table(data: Any, attribute: str, columns: set[str]) -> pd.DataFrame:
+    """The table of a selector, or a table with its columns."""
+    table = data
+    if not isinstance(table, pd.DataFrame):
+        table = getattr(data, attribute, None)
+        table = table() if callable(table) else table
+    if not isinstance(table, pd.DataFrame) or not columns <= set(table.columns):
+        must = f"a Selector, or a table with the columns {', '.join(sorted(columns))}"
+        raise argument_error("selector", must, type(data).__name__)
+    return table
+
+
+def policy_ability(selector: Any) -> "Figure":
+    """The ability of a policy after each step, with its 95 % interval.
+
+    Below, if the table has them, the mean score of each step and what was predicted.
+
+    Args:
+        selector: an `irtcat.training.online.Selector`, or its ``history``: columns ``step``,
+            ``theta``, ``se``, and optionally ``score`` and ``predicted``.
+
+    Returns:
+        The figure; the interval is theta ± 1.96 se.
+
+    Example:
+        >>> history = pd.DataFrame({"step": [1, 2], "theta": [0.1, 0.4], "se": [0.5, 0.3]})
+        >>> policy_ability(history).axes[0].get_ylabel()
+        'Ability θ'
+    """
+    table = _table(selector, "history", {"step", "theta", "se"})
+    step = table["step"].to_numpy(float)
+    theta, se = table["theta"].to_numpy(float), table["se"].to_numpy(float)
+    has_scores = {"score", "predicted"} <= set(table.columns)
+    figure = new_figure(7.4, 5.2 if has_scores else 3.4)
+    panels = figure.subplots(1 + has_scores, 1, sharex=True, squeeze=False)[:, 0]
+    _draw_ability(panels[0], step, theta, se)
+    if has_scores:
+        for name, colour, dashes in (("score", COLOURS[1], "-"), ("predicted", GREY, "--")):
+            panels[1].plot(step, table[name].to_numpy(float), dashes, color=colour, label=name)
+        panels[1].set(ylabel="Mean score of the step", ylim=(-0.02, 1.02))
+        panels[1].legend(frameon=False, fontsize=9)
+    panels[-1].set(xlabel="Step")
+    panels[-1].locator_params(axis="x", integer=True)
+    return finished(figure, "Ability of the policy, with its 95 % interval", *panels)
+
+
+def prompt_usefulness(selector: Any) -> "Figure":
+    """Expected usefulness of the prompts in the coming step, against their difficulty.
+
+    Args:
+        selector: an `irtcat.training.online.Selector`, or its ``to_frame()``: columns ``b``,
+            ``usefulness`` and ``visits``.
+
+    Returns:
+        The figure: prompts with rollouts coloured by the number of their steps, those without in
+        grey.
+
+    Example:
+        >>> table = pd.DataFrame({"b": [-1, 0.2], "usefulness": [0.1, 0.2], "visits": [0, 3]})
+        >>> len(prompt_usefulness(table).axes[0].collections)
+        2
+    """
+    table = _table(selector, "to_frame", {"b", "usefulness", "visits"})
+    b, useful = table["b"].to_numpy(float), table["usefulness"].to_numpy(float)
+    visits = table["visits"].to_numpy(int)
+    figure, axes = one_panel(7.4, 4.2)
+    new = np.flatnonzero(visits == 0)
+    shown = new[:: -(-len(new) // MOST_POINTS) or 1]
+    axes.scatter(
+        b[shown], useful[shown], s=9, color="#BBBBBB", linewidth=0, label="no rollouts yet"
+    )
+    tried = np.flatnonzero(visits > 0)
+    if len(tried):
+        tried = tried[np.argsort(visits[tried], kind="stable")]
+        points = axes.scatter(
+            b[tried], useful[tried], s=11, c=visits[tried], cmap="viridis", linewidth=0
+        )
+        figure.colorbar(points, ax=axes, label="Steps with rollouts")
+    if len(shown):
+        axes.legend(frameon=False, fontsize=9)
+    axes.set(xlabel="Difficulty b", ylabel="Expected usefulness")
+    axes.set_ylim(bottom=0)
+    return finished(figure, f"Usefulness of {len(table):,} prompts in the coming step", axes)

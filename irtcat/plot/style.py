@@ -1,9 +1,12 @@
 """Shared by all figures: distinguishable colours, axes style, saving to files."""
 
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._files.writing import check_target, replacing
@@ -17,6 +20,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", ":")
 GREY = "#666666"
+Z = 1.959964
+"""Half the width of a 95 % interval, in standard errors."""
 LETTERS, COLUMNS = 40, 4
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -31,6 +36,12 @@ def new_figure(width: float, height: float, layout: Any = "constrained") -> "Fig
             "Install it with pip install 'irtcat[plot]'."
         ) from None
     return Figure(figsize=(width, height), layout=layout)
+
+
+def one_panel(width: float, height: float) -> "tuple[Figure, Axes]":
+    """A figure of one panel."""
+    figure = new_figure(width, height)
+    return figure, figure.subplots()
 
 
 def plain(text: object) -> str:
@@ -77,6 +88,28 @@ def tidy(axes: "Axes") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#DDDDDD", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def finished(figure: "Figure", title: str, *panels: "Axes") -> "Figure":
+    """The figure with its title and tidy panels."""
+    add_title(figure, title)
+    for axes in panels:
+        tidy(axes)
+    return figure
+
+
+def check_rows(table: Any, columns: Iterable[str], must: str, rows: str = "rows") -> None:
+    """Raise if a table lacks one of the columns, or has no rows."""
+    missing = sorted(set(columns) - set(table.columns))
+    if missing or not len(table):
+        got = f"a table without {', '.join(missing) or rows}"
+        raise argument_error("table", must, got)
+
+
+def check_columns(table: Any, columns: Iterable[str]) -> None:
+    """Raise if a value is no table with these columns."""
+    if not isinstance(table, pd.DataFrame) or not set(columns) <= set(table.columns):
+        raise argument_error("table", f"one with the columns {', '.join(sorted(columns))}", table)
 
 
 def line_style(number: int) -> dict[str, Any]:

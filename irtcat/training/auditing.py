@@ -12,7 +12,7 @@ from irtcat.diagnose import labels as ranking
 from irtcat.diagnose.labels import LabelRanking
 from irtcat.responses._frames import as_pandas
 from irtcat.training.crowd import Crowd, from_predictions
-from irtcat.training.crowd.predictions import class_probabilities
+from irtcat.training.crowd.crowd import class_probabilities
 
 
 def audit(
@@ -83,17 +83,18 @@ def crowd_of(
     labels: Any, pred_probs: Any, classes: Any = None, item_ids: Any = None
 ) -> tuple[Crowd, pd.Index]:
     """The crowd of the members, whose items are the positions from 0, and the ids; see `audit`."""
-    values, label_index = _labels(labels)
+    values = np.asarray(labels)
+    if values.ndim != 1 or not len(values):
+        raise argument_error("labels", "one label per example", f"shape {values.shape}")
+    label_index = labels.index if isinstance(labels, pd.Series) else None
     members, columns, index = _members(pred_probs, len(values))
     if index is not None and label_index is not None and not index.equals(label_index):
         raise InputError(
             "The rows of `labels` and `pred_probs` have different ids. Pass them in one order, as "
             "pred_probs.loc[labels.index], or without ids (to_numpy())."
         )
-    index = label_index if index is None else index
-    ids: pd.Index = pd.RangeIndex(len(values)) if index is None else index
-    if item_ids is not None:
-        ids = pd.Index(item_ids)
+    sources = (item_ids, index, label_index, range(len(values)))
+    ids = pd.Index(next(source for source in sources if source is not None))
     if len(ids) != len(values) or not ids.is_unique:
         got = f"{ids.nunique()} different ids"
         raise argument_error("item_ids", f"{len(values)} ids, each once", got)
@@ -101,14 +102,6 @@ def crowd_of(
         classes = _classes(values, columns, members.shape[2])
     positions = [str(row) for row in range(len(values))]
     return from_predictions(members, values, classes=classes, item_ids=positions), ids
-
-
-def _labels(labels: Any) -> tuple[np.ndarray, pd.Index | None]:
-    """The labels, and their index if they have one."""
-    values = np.asarray(labels)
-    if values.ndim != 1 or not len(values):
-        raise argument_error("labels", "one label per example", f"shape {values.shape}")
-    return values, labels.index if isinstance(labels, pd.Series) else None
 
 
 def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.Index | None]:
@@ -136,9 +129,8 @@ def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.I
         raise argument_error("pred_probs", "numbers in rows of equal length", pred_probs) from None
     members = array[None] if array.ndim == 2 else array
     if members.ndim != 3 or members.shape[1] != n or 0 in members.shape:
-        advice = ""
-        if array.shape == (n,):
-            advice = "For two classes pass np.column_stack([1 - p, p])."
+        of_two = "For two classes pass np.column_stack([1 - p, p])."
+        advice = of_two if array.shape == (n,) else ""
         must = f"{n} examples x classes, as many rows as labels, or members of that shape"
         raise argument_error("pred_probs", must, f"shape {array.shape}", advice)
     return class_probabilities("pred_probs", members), None, None
@@ -156,12 +148,9 @@ def _classes(labels: np.ndarray, columns: pd.Index | None, n: int) -> Any:
     if columns is not None:
         if labels.dtype.kind in "iu" and all(str(name).isdecimal() for name in columns):
             columns = columns.astype(int)  # a header of numbers is read as text
-        if not pd.Index(labels).isin(columns).all():
-            names = shorten(list(columns))
-            got = shorten(pd.Index(labels)[~pd.Index(labels).isin(columns)][0])
-            raise argument_error(
-                "labels", f"names of the columns of `pred_probs` ({names})", got, advice
-            )
+        if len(others := pd.Index(labels)[~pd.Index(labels).isin(columns)]):
+            must = f"names of the columns of `pred_probs` ({shorten(list(columns))})"
+            raise argument_error("labels", must, shorten(others[0]), advice)
         return columns.to_numpy()
     present = pd.unique(pd.Series(labels))
     if len(present) == n:
@@ -174,6 +163,5 @@ def _classes(labels: np.ndarray, columns: pd.Index | None, n: int) -> Any:
                 f"classes=range(1, {n + 1})."
             )
         return np.arange(n)
-    raise argument_error(
-        "pred_probs", f"of {len(present)} classes, as there are labels", f"{n} columns", advice
-    )
+    must = f"of {len(present)} classes, as there are labels"
+    raise argument_error("pred_probs", must, f"{n} columns", advice)

@@ -103,24 +103,6 @@ NAMES = {
 """Usual names of columns."""
 
 
-class CheckpointValues(NamedTuple):
-    """Values in the order of runs and steps.
-
-    Attributes:
-        values: checkpoints x items; NaN where missing.
-        ids: unique ids of the checkpoints.
-        runs: run of each.
-        steps: step of each.
-        item_ids: ids of the items.
-    """
-
-    values: FloatArray
-    ids: np.ndarray
-    runs: np.ndarray
-    steps: np.ndarray
-    item_ids: np.ndarray
-
-
 class _Raw(NamedTuple):
     """Values as they are in the source.
 
@@ -162,8 +144,8 @@ def is_step(column: str) -> bool:
 
 def read_checkpoints(
     source: Any, unit: str, steps: Any, runs: Any, item_ids: Any, columns: Mapping[str, str]
-) -> CheckpointValues:
-    """Read and check values.
+) -> tuple[_Raw, np.ndarray]:
+    """Read and check values; order them by runs and steps.
 
     Args:
         source: see `irtcat.training.crowd.from_checkpoints`.
@@ -172,6 +154,9 @@ def read_checkpoints(
         runs: one per row of an array.
         item_ids: one per column of an array.
         columns: names of the columns of a table by role.
+
+    Returns:
+        The values with all that belongs to them, and unique ids of the checkpoints.
 
     Raises:
         InputError: see `irtcat.training.crowd.from_checkpoints`.
@@ -203,8 +188,12 @@ def read_checkpoints(
     if repeated.any():
         got = f"{labels[int(np.argmax(repeated))]} twice"
         raise argument_error("steps", "different for all checkpoints of a run", got)
-    checkpoint_ids = np.array(labels, object)[order]
-    return CheckpointValues(raw.values[order], checkpoint_ids, run[order], step[order], names)
+    ordered: dict[str, Any] = {
+        "values": raw.values[order],
+        "runs": run[order],
+        "steps": step[order],
+    }
+    return raw._replace(item_ids=names, **ordered), np.array(labels, object)[order]
 
 
 def _column(name: str, values: Any, n: int) -> Any:
@@ -355,15 +344,12 @@ def _from_frame(frame: pd.DataFrame, name: str, unit: str, columns: Mapping[str,
     if not frame.columns.is_unique:
         repeated = frame.columns[frame.columns.duplicated()][0]
         raise argument_error("values", "a table of unique columns", f"{repeated!r} twice")
-    value = _find(frame, name, "value", columns, {"value", *UNITS[unit].names})
-    item = _find(frame, name, "item", columns, NAMES["item"])
-    step = _find(frame, name, "step", columns, NAMES["step"])
-    run = _find(frame, name, "run", columns, NAMES["run"])
-    if value is not None and item is not None:
-        return _from_long(frame, name, {"value": value, "item": item, "step": step, "run": run})
-    for role, column in (("item", item), ("value", value)):
-        if column is None and columns[role] != role:
-            raise argument_error(role, f"a column of {name}", columns[role])
+    usual = {"value": {"value", *UNITS[unit].names}, **NAMES}
+    roles = ("value", "item", "step", "run")
+    found = {role: _find(frame, name, role, columns, usual[role]) for role in roles}
+    if found["value"] is not None and found["item"] is not None:
+        return _from_long(frame, name, found)
+    step, run = found["step"], found["run"]
     steps: Any = None if step is None else frame[step].to_numpy()
     if step is None and not frame.index.equals(pd.RangeIndex(len(frame))):
         steps = frame.index.to_numpy()
@@ -374,20 +360,20 @@ def _from_frame(frame: pd.DataFrame, name: str, unit: str, columns: Mapping[str,
     def position(row: int, column: int) -> str:
         return f"row {row + 1}, column {others.columns[column]!r}"
 
-    values = Coding().numbers(others, _reporter(others, name))
+    values = _numbers(others, name)
     runs = None if run is None else frame[run].to_numpy()
     return _Raw(values, steps, runs, others.columns.to_numpy(), position)
 
 
-def _reporter(block: pd.DataFrame, name: str) -> Callable[[int, int, str], NoReturn]:
-    """Raises about a cell that is not a number."""
+def _numbers(block: pd.DataFrame, name: str) -> FloatArray:
+    """The cells of a table as numbers; raises about one that is none."""
 
     def report(row: int, column: int, expected: str) -> NoReturn:
         got = shorten(block.iloc[row, column])
         where = f"{name}, row {row + 1}, column {shorten(block.columns[column])}"
         raise InputError(f"{where}: expected a number or nothing. Got {got}.")
 
-    return report
+    return Coding().numbers(block, report)
 
 
 def _find(
@@ -415,7 +401,7 @@ def _from_long(frame: pd.DataFrame, name: str, columns: Mapping[str, str | None]
     if absent.any():
         row, column = np.argwhere(absent)[0].tolist()
         raise InputError(f"{name}, row {row + 1}: expected a value of {keys[column]}. Got none.")
-    values = Coding().numbers(frame[[columns["value"]]], _reporter(frame[[columns["value"]]], name))
+    values = _numbers(frame[[columns["value"]]], name)
     checkpoints = list(zip(*(frame[key].tolist() for key in keys[:-1]), strict=True))
     rows, kept = pd.factorize(pd.Series(checkpoints, dtype=object))
     cols, items = pd.factorize(frame[columns["item"]].map(str))

@@ -347,7 +347,7 @@ def from_checkpoints(
         Psychological Measurement 31, 47-73.
     """
     columns = {"step": step, "run": run, "item": item, "value": value}
-    read = read_checkpoints(values, unit, steps, runs, item_ids, columns)
+    read, ids = read_checkpoints(values, unit, steps, runs, item_ids, columns)
     logs = UNITS[unit].logs(read.values)
     if tokens is not None:
         logs = logs / _tokens(tokens, unit, read.item_ids)
@@ -365,7 +365,7 @@ def from_checkpoints(
             "loss": loss,
             "flag": np.where(n > 0, "", "no values").astype(object),
         },
-        index=pd.Index(read.ids, dtype=object, name="subject"),
+        index=pd.Index(ids, dtype=object, name="subject"),
     )
     metadata = align_metadata("items", items, read.item_ids)
     metadata.index = pd.Index(read.item_ids, dtype=object, name="item")

@@ -18,7 +18,7 @@ The margin and the distance need the probabilities (or logits) of all classes.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -269,25 +269,20 @@ class Accumulator:
     def result(self) -> Dynamics:
         """The statistics of all batches so far."""
         known = self._known > 0
-        means = {
-            name: np.where(self._counts[name] > 0, self._means[name], np.nan) for name in MEANS
-        }
+        confidence, *others = (
+            np.where(self._counts[name] > 0, self._means[name], np.nan) for name in MEANS
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
-            table = pd.DataFrame(
-                {
-                    "n": self._n,
-                    "confidence": means["confidence"],
-                    "variability": np.sqrt(self._squares / self._n),
-                    "correctness": self._correct / self._known,
-                    "forgotten": np.where(known, self._forgotten, np.nan),
-                    "learned": self._learned,
-                    "loss": means["loss"],
-                    "aum": means["aum"],
-                    "el2n": means["el2n"],
-                },
-                index=self.ids,
-                copy=True,
-            )
+            columns = {
+                "n": self._n,
+                "confidence": confidence,
+                "variability": np.sqrt(self._squares / self._n),
+                "correctness": self._correct / self._known,
+                "forgotten": np.where(known, self._forgotten, np.nan),
+                "learned": self._learned,
+                **dict(zip(MEANS[1:], others, strict=True)),
+            }
+        table = pd.DataFrame(columns, index=self.ids, copy=True)
         table["flag"] = _flags(self._n, known & (self._correct == 0))
         return Dynamics(table)
 
@@ -342,10 +337,7 @@ def from_probabilities(
     if epochs.ndim not in (2, 3) or 0 in epochs.shape:
         must = "epochs x items, or epochs x items x classes"
         raise argument_error("probabilities", must, f"shape {epochs.shape}")
-    accumulator = _accumulator(epochs.shape[1], item_ids, early)
-    for epoch, is_correct in zip(epochs, _by_epoch(correct, epochs), strict=True):
-        accumulator.add(epoch, labels, is_correct)
-    return accumulator.result()
+    return _accumulated(Accumulator.add, epochs, labels, correct, item_ids, early)
 
 
 def from_logits(
@@ -371,10 +363,7 @@ def from_logits(
     epochs = _numbers("logits", logits)
     if epochs.ndim != 3 or 0 in epochs.shape:
         raise argument_error("logits", "epochs x items x classes", f"shape {epochs.shape}")
-    accumulator = _accumulator(epochs.shape[1], item_ids, early)
-    for epoch, is_correct in zip(epochs, _by_epoch(correct, epochs), strict=True):
-        accumulator.add_logits(epoch, labels, is_correct)
-    return accumulator.result()
+    return _accumulated(Accumulator.add_logits, epochs, labels, correct, item_ids, early)
 
 
 def read(path: str | os.PathLike[str], *, early: int | None = None) -> Dynamics:
@@ -516,23 +505,26 @@ def average(runs: Sequence[Dynamics]) -> Dynamics:
     return Dynamics(table)
 
 
-def _accumulator(n: int, item_ids: Any, early: int | None) -> Accumulator:
-    """An accumulator of n items."""
-    if item_ids is None:
-        return Accumulator(n, early=early)
-    ids = check_unique("item_ids", check_ids("item_ids", item_ids, n, "item"))
-    return Accumulator(ids, early=early)
-
-
-def _by_epoch(correct: Any, epochs: np.ndarray) -> Any:
-    """Correctness of each epoch; None where it is not passed."""
-    if correct is None:
-        return [None] * len(epochs)
-    by_epoch = _numbers("correct", correct)
-    if by_epoch.shape != epochs.shape[:2]:
+def _accumulated(
+    add: Callable[..., None],
+    epochs: np.ndarray,
+    labels: Any,
+    correct: Any,
+    item_ids: Any,
+    early: int | None,
+) -> Dynamics:
+    """The statistics of all epochs, which a method of `Accumulator` adds."""
+    items: Any = epochs.shape[1]
+    if item_ids is not None:
+        items = check_unique("item_ids", check_ids("item_ids", item_ids, items, "item"))
+    accumulator = Accumulator(items, early=early)
+    by_epoch: Any = [None] * len(epochs) if correct is None else _numbers("correct", correct)
+    if correct is not None and by_epoch.shape != epochs.shape[:2]:
         must = f"{len(epochs)} x {epochs.shape[1]}, epochs x items"
         raise argument_error("correct", must, f"shape {by_epoch.shape}")
-    return by_epoch
+    for epoch, is_correct in zip(epochs, by_epoch, strict=True):
+        add(accumulator, epoch, labels, is_correct)
+    return accumulator.result()
 
 
 def _flags(n: IntArray, never_learned: np.ndarray) -> np.ndarray:
@@ -564,8 +556,7 @@ def _from_probabilities(probabilities: Any, labels: Any, n: int) -> _Epoch:
             raise argument_error("labels", "given with a probability of every class", "labels")
         unknown = np.full(n, np.nan)
         return _Epoch(p, unknown, -logs, unknown, unknown)
-    codes = _codes(labels, n, p.shape[1])
-    return _statistics(p, logs, codes)
+    return _statistics(p, logs, _codes(labels, n, p.shape[1]))
 
 
 def _from_logits(logits: Any, labels: Any, n: int) -> _Epoch:
@@ -575,9 +566,8 @@ def _from_logits(logits: Any, labels: Any, n: int) -> _Epoch:
         raise argument_error("logits", f"{n} x classes", f"shape {z.shape}")
     if np.isinf(z).any():
         row = int(np.argmax(np.isinf(z).any(axis=1)))
-        raise argument_error(
-            "logits", "finite numbers, or NaN", f"an infinite one in row {row + 1}"
-        )
+        got = f"an infinite one in row {row + 1}"
+        raise argument_error("logits", "finite numbers, or NaN", got)
     codes = _codes(labels, n, z.shape[1])
     z = np.where(np.isnan(z).any(axis=1, keepdims=True), np.nan, z)
     z = z - z.max(axis=1, keepdims=True)

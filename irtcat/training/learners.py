@@ -9,13 +9,44 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_ids, check_unique, shorten
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.training.design import Assignment
 
 NONE, OTHER = -1, -2
 """Codes of a missing prediction, and of one that is not a label of the data."""
 
 TOLERANCE = 1e-5
 """Rounding in float16 or float32 may put probabilities this far outside [0, 1]."""
+
+
+class Member(NamedTuple):
+    """One member of a crowd.
+
+    Attributes:
+        number: from 0; all random draws of the member depend only on it and the crowd's seed.
+        learner: index of its learner.
+        size: number of training items.
+        noise: share of their labels that are replaced.
+        seed: random seed of the learner.
+    """
+
+    number: int
+    learner: int
+    size: int
+    noise: float
+    seed: int
+
+
+class Assignment(NamedTuple):
+    """The training set of a member.
+
+    Attributes:
+        member: the member.
+        train: positions of its items, in random order.
+        labels: codes of its training labels, some of them wrong.
+    """
+
+    member: Member
+    train: IntArray
+    labels: IntArray
 
 
 class Setup(NamedTuple):
@@ -210,10 +241,9 @@ def _check_kind(predictions: np.ndarray, codes: IntArray, classes: np.ndarray) -
 
 def read_learners(fit_predict: Any) -> tuple[list[Any], list[str]]:
     """The learners and their names."""
-    if isinstance(fit_predict, dict):
-        learners = list(fit_predict.values())
-    else:
-        learners = list(fit_predict) if isinstance(fit_predict, (list, tuple)) else [fit_predict]
+    named = isinstance(fit_predict, dict)
+    learners = fit_predict.values() if named else fit_predict
+    learners = list(learners) if named or isinstance(learners, (list, tuple)) else [learners]
     for learner in learners:
         if isinstance(learner, type) and is_estimator(learner):
             must = f"an estimator, such as {learner.__name__}()"
@@ -222,8 +252,7 @@ def read_learners(fit_predict: Any) -> tuple[list[Any], list[str]]:
     if not learners or not all(usable):
         must = "a function, an object with fit and predict, or a list or mapping of these"
         raise argument_error("fit_predict", must, fit_predict)
-    names = fit_predict if isinstance(fit_predict, dict) else map(name_of, learners)
-    return learners, [str(name) for name in names]
+    return learners, [str(name) for name in (fit_predict if named else map(name_of, learners))]
 
 
 def read_data(data: Any) -> tuple[Any, IntArray, np.ndarray]:
@@ -261,7 +290,7 @@ def read_labels(y: Any, names: Any = None) -> tuple[IntArray, np.ndarray]:
         got = f"none for item {int(np.argmax(absent)) + 1}"
         raise argument_error("labels", "one label per item, none missing", got)
     if names is not None:
-        return _codes_of(values, _read_classes(names))
+        return _codes_of(values, names)
     try:
         classes, codes = np.unique(values, return_inverse=True)
     except TypeError:
@@ -271,18 +300,11 @@ def read_labels(y: Any, names: Any = None) -> tuple[IntArray, np.ndarray]:
     return codes.astype(np.int64), classes
 
 
-def _read_classes(names: Any) -> np.ndarray:
-    """The classes as the user names them, each once."""
+def _codes_of(labels: np.ndarray, names: Any) -> tuple[IntArray, np.ndarray]:
+    """Label codes by the classes as the user names them, each once, and these."""
     classes = np.asarray(names)
-    if isinstance(names, range):
-        classes = np.arange(names.start, names.stop, names.step)
     if classes.ndim != 1 or len(classes) < 2 or not pd.Index(classes).is_unique:
         raise argument_error("classes", "a list of at least two classes, each once", names)
-    return classes
-
-
-def _codes_of(labels: np.ndarray, classes: np.ndarray) -> tuple[IntArray, np.ndarray]:
-    """Label codes by the classes, each of which must be one of them."""
     codes = pd.Index(classes).get_indexer(pd.Index(labels))
     if (codes < 0).any():
         first = int(np.argmax(codes < 0))

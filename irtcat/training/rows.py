@@ -25,7 +25,6 @@ class Kind(NamedTuple):
     Attributes:
         library: top-level module of its class.
         classes: names of its classes.
-        length: number of rows.
         names: names of its columns.
         column: one column as an array.
         take: the rows at positions, which ascend if the last argument says so.
@@ -34,7 +33,6 @@ class Kind(NamedTuple):
 
     library: str
     classes: tuple[str, ...]
-    length: Callable[[Any], int]
     names: Callable[[Any], list[str]]
     column: Callable[[Any, str], np.ndarray]
     take: Callable[[Any, IntArray, bool], Any]
@@ -70,7 +68,6 @@ KINDS = (
     Kind(
         library="pandas",
         classes=("DataFrame",),
-        length=len,
         names=lambda data: list(data.columns),
         column=lambda data, name: data[name].to_numpy(),
         take=lambda data, positions, _: data.iloc[positions],
@@ -79,7 +76,6 @@ KINDS = (
     Kind(
         library="polars",
         classes=("DataFrame",),
-        length=len,
         names=lambda data: data.columns,
         column=lambda data, name: data[name].to_numpy(),
         take=lambda data, positions, _: data[positions],
@@ -88,7 +84,6 @@ KINDS = (
     Kind(
         library="pyarrow",
         classes=("Table", "RecordBatch"),
-        length=len,
         names=lambda data: data.schema.names,
         column=lambda data, name: np.asarray(data.column(name)),
         take=_arrow_take,
@@ -97,7 +92,6 @@ KINDS = (
     Kind(
         library="datasets",
         classes=("Dataset",),
-        length=len,
         names=lambda data: data.column_names,
         # In Arrow: the format "numpy" of a data set rounds to single precision.
         column=lambda data, name: np.asarray(
@@ -148,7 +142,7 @@ def columns_of(data: Any, wanted: tuple[str, ...]) -> pd.DataFrame | None:
         return as_pandas(data)
     names = [name for name in kind.names(data) if name in wanted]
     return pd.DataFrame(
-        {name: kind.column(data, name) for name in names}, index=pd.RangeIndex(kind.length(data))
+        {name: kind.column(data, name) for name in names}, index=pd.RangeIndex(len(data))
     )
 
 
@@ -166,9 +160,9 @@ def rows_at(data: Any, items: pd.Index, key: str | None) -> tuple[Kind, IntArray
     """
     kind = kind_of(data)
     if key is None:
-        if kind.length(data) != len(items):
+        if len(data) != len(items):
             raise InputError(
-                f"The data set has {kind.length(data)} rows, and there are {len(items)} items. "
+                f"The data set has {len(data)} rows, and there are {len(items)} items. "
                 "Rows match by position; name the column with the items' ids (`key`) to match by "
                 "id."
             )
@@ -193,11 +187,6 @@ def ids_by_text(items: pd.Index) -> IdIndex:
     if index.repeated is not None:
         raise argument_error("key", "None for items whose ids repeat as text", index.repeated)
     return index
-
-
-def take(data: Any, positions: IntArray, ascending: bool = False) -> Any:
-    """The rows at positions, as a data set of the same type."""
-    return kind_of(data).take(data, positions, ascending)
 
 
 def arrow_batches(data: Any) -> Iterator[Any]:

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from irtcat import ItemBank
 from irtcat._files.folders import OutputFolder
 from irtcat.cat import Config, Store, run
-from irtcat.cli._adaptive import read_part
 from irtcat.cli._app import app
+from irtcat.cli.simulate import read_part
 
 ROOT = Path(__file__).parents[2]
 BANK = ItemBank.from_parameters(a=1.5, b=[-1.0, -0.5, 0.0, 0.5, 1.0])

@@ -24,7 +24,7 @@ import irtcat
 import irtcat.demo
 from irtcat._common import progress as _progress
 from irtcat._common.cache import cache_folder
-from irtcat.cli import _input, _output, _session
+from irtcat.cli import _command, _input, _output
 from irtcat.cli import fit as fit_command
 from irtcat.cli._app import COMMANDS, STORY, app
 from irtcat.cli._options import described, known_names, listed_names, option, own
@@ -1667,7 +1667,7 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 def test_a_cache_that_cannot_be_made_is_harmless(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("IRTCAT_CACHE", str(tmp_path / "file"))
-    _session.use_compilation_cache()
+    _command.use_compilation_cache()
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from irtcat.cli import _session
+from irtcat.cli import _output
 from irtcat.cli._output import COLUMNS, Table, column_of, figures, say, show, with_texts
 
 
@@ -126,7 +126,7 @@ def test_colour_only_on_a_terminal_that_wants_it(monkeypatch):
         monkeypatch.setattr(sys, "stderr", stream)
         say("text", bold=True)
         show(Table(WIDE, "Title", rows=3))
-        _session.warn("careful")
+        _output.warn("careful")
         assert ("\x1b[" in stream.getvalue()) == is_coloured
 
 
@@ -139,7 +139,7 @@ def test_messages_name_options():
         "stopping": "--stop",
         "n_items": "-k",
     }
-    token = _session.LABELS.set(labels)
+    token = _output.LABELS.set(labels)
     cases = {
         "The `level` argument must be less. Got 2.": "The --level option must be less. Got 2.",
         "The `bank` argument must be a bank.": "The BANK argument must be a bank.",
@@ -152,9 +152,9 @@ def test_messages_name_options():
         "other_name=3": "other_name=3",
     }
     try:
-        assert {text: _session.with_options(text) for text in cases} == cases
+        assert {text: _output.with_options(text) for text in cases} == cases
     finally:
-        _session.LABELS.reset(token)
+        _output.LABELS.reset(token)
 
 
 def test_items_whose_ids_are_hashes_have_their_texts_on_a_terminal(monkeypatch):

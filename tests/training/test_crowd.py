@@ -17,8 +17,8 @@ from scipy import sparse
 import irtcat
 from irtcat import InputError, fit
 from irtcat.training import crowd, dynamics
+from irtcat.training.crowd.members import assignments, draw_members
 from irtcat.training.crowd.store import digest
-from irtcat.training.design import assignments, draw_members
 from irtcat.training.learners import name_of
 
 from .learners import fails, nearest

@@ -5,7 +5,7 @@ gives response patterns for a whole training set (Lalor, Wu & Yu 2019).
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from typing import Any
@@ -13,15 +13,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice, check_count
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    is_number,
+    is_whole,
+)
 from irtcat._common.executors import executor_of, results_of
 from irtcat._common.progress import Progress, ProgressOption, with_progress
-from irtcat._common.types import FloatArray
+from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.crowd.crowd import Crowd, accuracies
 from irtcat.training.crowd.store import Store, as_text, digest
-from irtcat.training.design import Assignment, Member, assignments, check_graders, draw_members
 from irtcat.training.learners import (
     Answers,
+    Assignment,
+    Member,
     Setup,
     name_of,
     read_data,
@@ -29,6 +37,9 @@ from irtcat.training.learners import (
     read_learners,
     train,
 )
+
+SIZES = "a number of items, a share below 1, a pair (low, high) of either, or a list to draw from"
+NOISES = "a share below 1, a pair (low, high), or a list to draw from"
 
 RESUME = "With `folder`, finished members are kept, and the same call resumes from them."
 
@@ -154,11 +165,10 @@ def _train_members(
     store: Store | None,
     progress: Progress | None,
 ) -> Crowd:
-    """Train the members that are not in the store, and build the crowd."""
+    """Train the members that are not in the store; the crowd of all, with their accuracies."""
     n, n_items = len(members), len(setup.labels)
     trained = np.zeros((n, (n_items + 7) // 8), np.uint8)
     answers: dict[int, Answers] = {}
-
     numbers: list[int] = []
 
     def remaining_tasks() -> Iterator[Assignment]:
@@ -182,20 +192,9 @@ def _train_members(
                 store.save(number, member_answers)
             if progress is not None:
                 progress(len(answers), n, f"Member {len(answers)} of {n}")
-    return _crowd(setup, members, ids, names, trained, [answers[i] for i in range(n)])
-
-
-def _crowd(
-    setup: Setup,
-    members: Sequence[Member],
-    ids: np.ndarray,
-    names: Sequence[str],
-    trained: np.ndarray,
-    answers: Sequence[Answers],
-) -> Crowd:
-    """The crowd from its members' answers, with their accuracies."""
+    by_member = [answers[number] for number in range(n)]
     dtype = np.int16 if len(setup.classes) < 2**15 else np.int32
-    predictions = np.stack([member.predictions.astype(dtype) for member in answers])
+    predictions = np.stack([member.predictions.astype(dtype) for member in by_member])
     index = pd.Index([f"m{member.number + 1}" for member in members], dtype=object, name="subject")
     in_sample = np.unpackbits(trained, axis=1, count=len(ids)).astype(bool)
     columns: dict[str, Any] = {
@@ -205,7 +204,7 @@ def _crowd(
         "seed": [member.seed for member in members],
         **accuracies(predictions, in_sample, setup.labels),
     }
-    probabilities = [member.probabilities for member in answers]
+    probabilities = [member.probabilities for member in by_member]
     return Crowd(
         item_ids=ids,
         classes=setup.classes,
@@ -213,7 +212,7 @@ def _crowd(
         predictions=predictions,
         trained_on=trained,
         members=pd.DataFrame(columns, index=index),
-        gold=_stacked([member.gold for member in answers], len(ids)),
+        gold=_stacked([member.gold for member in by_member], len(ids)),
         probabilities=_stacked(probabilities, len(ids), len(setup.classes)),
     )
 
@@ -227,3 +226,143 @@ def _stacked(arrays: list[Any], *shape: int) -> FloatArray | None:
         if array is not None:
             row[...] = array
     return out
+
+
+def draw_members(
+    n_members: int, n_items: int, size: Any, noise: Any, seed: int, n_learners: int
+) -> list[Member]:
+    """Sizes, noise and seeds; members cycle through the learners."""
+    draw_size = _size_sampler(size, n_items)
+    draw_noise = _noise_sampler(noise)
+    members = []
+    for number in range(n_members):
+        sequence = np.random.SeedSequence([seed, number])
+        rng = np.random.default_rng(sequence)
+        size_, noise_ = draw_size(rng), draw_noise(rng)
+        member_seed = int(sequence.generate_state(1, np.uint32)[0] >> 1)
+        members.append(Member(number, number % n_learners, size_, noise_, member_seed))
+    return members
+
+
+def _size_sampler(size: Any, n: int) -> Callable[[np.random.Generator], int]:
+    """Draws a size; a range is sampled on the log scale, since ratios of sizes matter."""
+
+    def count(value: Any) -> float:
+        if is_whole(value) and 1 <= value <= n:
+            return float(value)
+        if isinstance(value, (float, np.floating)) and 0 < value <= 1:
+            return float(max(1.0, value * n))
+        raise argument_error("size", f"{SIZES}; at most {n}", size)
+
+    draw = _sampler("size", size, count, SIZES, log=True)
+    return lambda rng: min(n, max(1, int(np.floor(draw(rng) + 0.5))))
+
+
+def _noise_sampler(noise: Any) -> Callable[[np.random.Generator], float]:
+    def share(value: Any) -> float:
+        if not is_number(value) or not 0 <= value < 1:
+            raise argument_error("label_noise", NOISES, noise)
+        return float(value)
+
+    return _sampler("label_noise", noise, share, NOISES, log=False)
+
+
+def _sampler(
+    name: str, option: Any, read: Callable[[Any], float], must: str, log: bool
+) -> Callable[[np.random.Generator], float]:
+    """Draws one number: a constant, a number between two, or one of a list."""
+    if isinstance(option, tuple):
+        if len(option) != 2 or (low := read(option[0])) > (high := read(option[1])):
+            raise argument_error(name, must, option)
+        if log:
+            return lambda rng: float(np.exp(rng.uniform(np.log(low), np.log(high))))
+        return lambda rng: float(rng.uniform(low, high))
+    if isinstance(option, (list, np.ndarray)):
+        choices = [read(value) for value in option]
+        if not choices:
+            raise argument_error(name, must, option)
+        return lambda rng: choices[int(rng.integers(len(choices)))]
+    value = read(option)
+    return lambda rng: value
+
+
+def check_graders(members: Sequence[Member], n_items: int, least: int) -> None:
+    """Raise if items would be left out by fewer than ``least`` members.
+
+    The left-out sets cycle through all items, so that each item is left out equally often.
+    """
+    left_out = sum(n_items - member.size for member in members)
+    if left_out // n_items >= least:
+        return
+    graders = left_out / n_items
+    mean = sum(member.size for member in members) / len(members)
+    advice = "smaller subsets"
+    if mean < n_items:
+        advice = f"about {int(np.ceil(least * n_items / (n_items - mean)))} members, {advice}"
+    raise InputError(
+        f"The `min_graders` argument must be reachable: {len(members)} members trained on "
+        f"{mean:.0f} of {n_items} items leave each item to {graders:.1f} of them. Got {least}. "
+        f"Use {advice}, or min_graders=0 for in-sample answers."
+    )
+
+
+def assignments(
+    members: Sequence[Member], labels: IntArray, n_classes: int, seed: int
+) -> Iterator[Assignment]:
+    """Each member's items and labels, in order.
+
+    The items that members are *not* trained on are taken from successive random permutations of
+    all items: after any number of members the counts of how often each item was left out differ by
+    at most one. A share ``noise`` of the subset's labels (rounded) is replaced, each by another
+    label, all equally likely. A learner cannot learn from one class: a subset of one class gets
+    one item of another class, and if noise makes all labels equal, one keeps its own label.
+    """
+    n = len(labels)
+    shuffler = np.random.default_rng([seed, 0, 1])
+    order, position = shuffler.permutation(n), 0
+    n_swaps = np.zeros(n, np.int64)
+    for member in members:
+        n_held_out = n - member.size
+        held_out = order[position : position + n_held_out]
+        position += len(held_out)
+        if len(held_out) < n_held_out:
+            order = shuffler.permutation(n)
+            # Items that this member already leaves out go to the end of the new permutation.
+            is_held_out = np.zeros(n, bool)
+            is_held_out[held_out] = True
+            order = np.concatenate([order[~is_held_out[order]], order[is_held_out[order]]])
+            position = n_held_out - len(held_out)
+            held_out = np.concatenate([held_out, order[:position]])
+        trained = np.ones(n, bool)
+        trained[held_out] = False
+        rng = np.random.default_rng([seed, member.number, 2])
+        train = rng.permutation(np.flatnonzero(trained))
+        _add_class(train, held_out, labels, n_swaps)
+        yield Assignment(member, train, _noisy(labels[train], member.noise, n_classes, rng))
+
+
+def _add_class(train: IntArray, held_out: IntArray, labels: IntArray, n_swaps: IntArray) -> None:
+    """Replace the last item of a subset with only one class by an item of another class.
+
+    The new item is the one added least often so far, so that items of rare classes also keep
+    graders. A single item of all other classes is not added: it would be in every such subset and
+    have no graders.
+    """
+    label = labels[train[0]]
+    if len(train) < 2 or (labels[train] != label).any():
+        return
+    others = held_out[labels[held_out] != label]
+    if len(others) > 1:
+        train[-1] = others[np.argmin(n_swaps[others])]
+        n_swaps[train[-1]] += 1
+
+
+def _noisy(labels: IntArray, noise: float, n_classes: int, rng: np.random.Generator) -> IntArray:
+    """The labels with a share of them replaced by others."""
+    flipped = rng.choice(len(labels), int(np.floor(noise * len(labels) + 0.5)), replace=False)
+    noisy = labels.copy()
+    noisy[flipped] = (labels[flipped] + rng.integers(1, n_classes, len(flipped))) % n_classes
+    others = np.flatnonzero(labels != noisy[0])
+    if len(noisy) > 1 and len(others) and (noisy == noisy[0]).all():
+        noisy[others[0]] = labels[others[0]]
+    return noisy

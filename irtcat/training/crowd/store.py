@@ -25,8 +25,8 @@ MAX_ITEM_BYTES = 2**14
 
 SETTINGS = "crowd.json"
 
-ARRAYS = ("predictions", "gold", "every")
-"""Names in the files of the fields of `Answers`."""
+ARRAYS = {"predictions": ("i", 1), "gold": ("f", 1), "every": ("f", 2)}
+"""Names in the files of the fields of `Answers`, and the kinds of their arrays."""
 
 
 def digest(*values: Any) -> str:
@@ -107,9 +107,8 @@ class Store:
             self._compare(settings)
             return
         if names:
-            raise argument_error(
-                "folder", "empty or the folder of a crowd", f"{folder} with other files"
-            )
+            got = f"{folder} with other files"
+            raise argument_error("folder", "empty or the folder of a crowd", got)
         write_json(self.folder / SETTINGS, settings)
 
     def _compare(self, settings: dict[str, Any]) -> None:
@@ -155,9 +154,7 @@ class Store:
         if saved_digest != self._digest_of(number, arrays):
             raise damaged
         kinds = {name: (array.dtype.kind, array.ndim) for name, array in arrays.items()}
-        valid = kinds.get("predictions") == ("i", 1)
-        valid = valid and kinds.get("gold", ("f", 1)) == ("f", 1)
-        valid = valid and kinds.get("every", ("f", 2)) == ("f", 2)
+        valid = "predictions" in kinds and kinds.items() <= ARRAYS.items()
         if not valid or any(len(array) != n_items for array in arrays.values()):
             raise damaged
         return Answers(arrays["predictions"], arrays.get("gold"), arrays.get("every"))

@@ -1,23 +1,56 @@
-"""The base class of curricula: epochs, shuffling, history, and resuming."""
+"""The examples of curricula, and their base class: epochs, shuffling, history, and resuming."""
 
 import abc
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_count
-from irtcat._common.types import IntArray
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_choice,
+    check_count,
+    check_ids,
+    shorten,
+)
+from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat._files.formats import FileFormat
-from irtcat.training.curriculum.examples import Examples
-from irtcat.training.rows import rows_at
+from irtcat.bank import ItemBank, check_needs, ranking
+from irtcat.training.rows import columns_of, rows_at
 
 STATE = FileFormat(
     "irtcat-curriculum", "a state of a curriculum", "Give what `state_dict` returned."
 )
 Row = dict[str, float | int]
+
+NEEDS_OF_SLOPES = ("slope and intercept",)
+"""What curricula that use slopes need of a bank: the log-posterior of ability then has a single
+mode, which is the learner's estimated ability (with guessing parameters there may be several). One
+trial of the binomial model follows a 2PL."""
+
+ORDERS = ("easiest", "hardest", "middle-out")
+"""Orders of the examples: by difficulty, or by its distance from the mean ability."""
+
+
+class Examples(NamedTuple):
+    """The examples' ids and parameters.
+
+    Attributes:
+        ids: one per example.
+        a: discriminations; 1 if the source has none.
+        b: difficulties; NaN if the source has none.
+        known: whether the example has a finite difficulty (and a slope above 0 if slopes are used).
+        population: mean and SD of the ability in the calibration population.
+    """
+
+    ids: np.ndarray
+    a: FloatArray
+    b: FloatArray
+    known: BoolArray
+    population: tuple[float, float]
 
 
 class Curriculum(abc.ABC):
@@ -27,7 +60,10 @@ class Curriculum(abc.ABC):
         epoch: number of epochs so far.
     """
 
-    _common_columns = ("n", "share", "seen")
+    _columns: tuple[str, ...] = ()
+    """Columns of the history that only this class has."""
+    _learnt: tuple[str, ...] = ()
+    """Numbers that answers change, which are entries of the state."""
 
     def __init__(
         self, examples: Examples, settings: str, epochs: int | None, shuffle: bool, seed: int
@@ -37,7 +73,11 @@ class Curriculum(abc.ABC):
         check_count("seed", seed, 0)
         self._examples, self._epochs = examples, epochs
         self._shuffle, self._seed = bool(shuffle), int(seed)
-        self._settings = _digest(examples, f"{type(self).__name__} {settings} {shuffle} {seed}")
+        hasher = hashlib.sha256(f"{type(self).__name__} {settings} {shuffle} {seed}".encode())
+        hasher.update("\0".join(examples.ids.astype(str)).encode())
+        for values in (examples.a, examples.b, examples.known):
+            hasher.update(np.ascontiguousarray(values).tobytes())
+        self._settings = hasher.hexdigest()[:32]
         self._rows: list[Row] = []
 
     @abc.abstractmethod
@@ -47,10 +87,6 @@ class Curriculum(abc.ABC):
     @abc.abstractmethod
     def update(self, correct: Any, indices: Any) -> None:
         """Record the learner's answers; see the class."""
-
-    @abc.abstractmethod
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the class-specific entries of a valid state."""
 
     @property
     @abc.abstractmethod
@@ -78,12 +114,8 @@ class Curriculum(abc.ABC):
     @property
     def history(self) -> pd.DataFrame:
         """A row per epoch; see the class for the columns."""
-        table = pd.DataFrame(self._rows, columns=[*self._history_columns(), *self._common_columns])
+        table = pd.DataFrame(self._rows, columns=[*self._columns, "n", "share", "seen"])
         return table.set_axis(pd.RangeIndex(1, len(table) + 1, name="epoch"))
-
-    @abc.abstractmethod
-    def _history_columns(self) -> tuple[str, ...]:
-        """The class-specific columns of the history."""
 
     def next(self) -> IntArray:
         """The positions of the examples of the next epoch.
@@ -144,9 +176,9 @@ class Curriculum(abc.ABC):
         rows = [dict(row) for row in self._rows]
         return {**STATE.head, "settings": self._settings, "rows": rows, **self._state()}
 
-    @abc.abstractmethod
     def _state(self) -> dict[str, Any]:
-        """The class-specific entries of the state."""
+        """What was learnt, by name."""
+        return {name: getattr(self, f"_{name}") for name in self._learnt}
 
     def restore(self, state: Mapping[str, Any]) -> Self:
         """Resume where another curriculum of the same examples and settings stopped.
@@ -168,17 +200,112 @@ class Curriculum(abc.ABC):
             )
         try:
             rows = [dict(row) for row in state["rows"]]
-            self._restore(state)
+            learnt = {name: type(now)(state[name]) for name, now in self._state().items()}
         except (KeyError, TypeError, ValueError):
             raise argument_error("state", "a result of `state_dict`", "an incomplete one") from None
         self._rows = rows
+        for name, value in learnt.items():
+            setattr(self, f"_{name}", value)
         return self
 
 
-def _digest(examples: Examples, settings: str) -> str:
-    """Fingerprint of examples and settings."""
-    hasher = hashlib.sha256(settings.encode())
-    hasher.update("\0".join(examples.ids.astype(str)).encode())
-    for values in (examples.a, examples.b, examples.known):
-        hasher.update(np.ascontiguousarray(values).tobytes())
-    return hasher.hexdigest()[:32]
+def examples_of(items: Any, missing: str, *, sloped: bool) -> Examples:
+    """Read the examples from an `ItemBank`, a table with a column b, or plain difficulties.
+
+    Items of a bank whose difficulty is not determined get the one of their proportion correct, and
+    the typical slope (see `irtcat.bank._difficulty.rank_items`).
+
+    Args:
+        items: the source.
+        missing: "refuse" or "last": the treatment of examples without a usable difficulty.
+        sloped: whether the curriculum uses slopes, which then must be above 0; otherwise a is 1.
+
+    Raises:
+        InputError: for another source or item model, or (refuse) for such examples, by name.
+    """
+    check_choice("missing", missing, ("refuse", "last"))
+    ids, a, b, population = _columns(items, sloped)
+    if len(b) == 0:
+        raise argument_error("items", "at least one example", "none")
+    known = np.isfinite(b) & ((a > 0) if sloped else True)
+    must = "a finite difficulty and a slope above 0" if sloped else "a finite difficulty"
+    if np.isinf(b).any() or np.isinf(a).any():
+        got = f"infinite numbers for {shorten(ids[np.isinf(b) | np.isinf(a)])}"
+        raise InputError(f"The `items` argument must have {must} for each example. Got {got}.")
+    if missing == "refuse" and not known.all():
+        raise InputError(
+            f"The `items` argument must have {must} for each example. "
+            f'Got others for {shorten(ids[~known])}. Pass missing="last" to train on them last.'
+        )
+    if not known.any():
+        raise argument_error("items", f"with {must} for at least one example", "none")
+    return Examples(ids, a, b, known, population)
+
+
+def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[float, float]]:
+    """Ids, a and b as float vectors, and the population (standard Normal unless from a bank)."""
+    if isinstance(items, ItemBank):
+        if sloped:
+            check_needs(items.model, NEEDS_OF_SLOPES, "curricula that use slopes", "items")
+        bank = items.to_frame()
+        if "b" not in bank:
+            raise argument_error("items", "a bank with difficulties", items.model.key)
+        ranked = ranking(items)
+        slopes = ranked.a if sloped else np.ones(len(bank))
+        population = float(items.population.mean), float(items.population.sd)
+        return items.item_ids, slopes, ranked.b, population
+    table = columns_of(items, ("item", "a", "b"))
+    if table is not None:
+        table = table.set_index("item") if "item" in table else table
+        if "b" not in table:
+            raise argument_error("items", "a table with a column b", list(table.columns))
+        a = _numbers(table["a"]) if sloped and "a" in table else np.ones(len(table))
+        return _unique(table.index), a, _numbers(table["b"]), (0.0, 1.0)
+    if isinstance(items, Mapping):
+        items = pd.Series(dict(items))
+    b = _numbers(items)
+    if isinstance(items, pd.Series):
+        ids = _unique(items.index)
+    else:
+        ids = np.char.add("i", np.arange(1, len(b) + 1).astype(str))
+    return ids, np.ones(len(b)), b, (0.0, 1.0)
+
+
+def _numbers(values: Any) -> FloatArray:
+    """A vector of floats, NaN allowed; raises an error for anything else."""
+    try:
+        vector = np.array(values, float)
+    except (TypeError, ValueError):
+        vector = None
+    if vector is None or vector.ndim != 1:
+        must = "an ItemBank, a table with a column b, or a vector of difficulties"
+        raise argument_error("items", must, type(values).__name__)
+    return vector
+
+
+def _unique(index: Any) -> np.ndarray:
+    """The index as text; raises an error if an id occurs twice."""
+    ids = check_ids("items", np.asarray(index), len(index), "item")
+    repeated = pd.Index(ids)[pd.Index(ids).duplicated()].unique()
+    if len(repeated):
+        raise argument_error("items", "indexed by ids, none twice", repeated.to_numpy())
+    return ids
+
+
+def ordered(difficulty: FloatArray, known: BoolArray, order: str, middle: float) -> IntArray:
+    """Positions of all examples in the order; examples without a usable difficulty come last.
+
+    Args:
+        difficulty: difficulties of the examples.
+        known: whether each is usable.
+        order: one of `ORDERS`.
+        middle: the ability from which "middle-out" starts.
+
+    Example:
+        >>> ordered(np.array([2.0, -1.0, 0.5]), np.array([True] * 3), "middle-out", 0.0).tolist()
+        [2, 1, 0]
+    """
+    check_choice("order", order, ORDERS)
+    keys = {"easiest": difficulty, "hardest": -difficulty, "middle-out": abs(difficulty - middle)}
+    # The last key of lexsort is the first to sort by. Unknown ones stay in the order of the source.
+    return np.lexsort((np.where(known, keys[order], 0.0), ~known))

@@ -1,14 +1,12 @@
 """Competency: a share of the data that grows by a fixed schedule."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from irtcat._common.checks import argument_error, check_choice, check_count, is_number
 from irtcat._common.types import IntArray
-from irtcat.training.curriculum.base import Curriculum, Row
-from irtcat.training.curriculum.examples import examples_of, ordered
+from irtcat.training.curriculum.base import Curriculum, Row, examples_of, ordered
 
 SCHEDULES = {"linear": 1.0, "root": 2.0}
 """The power p of each schedule."""
@@ -58,6 +56,8 @@ class Competency(Curriculum):
     References:
         Platanios, Stretcu, Neubig, Poczos & Mitchell (2019), NAACL 1162-1172, eqs. 5-8.
     """
+
+    _columns = ("competence",)
 
     def __init__(
         self,
@@ -116,12 +116,3 @@ class Competency(Curriculum):
         # Rounding of a product such as 0.3 * 10 must not lose an example.
         n = max(self._min_length, int(np.floor(share * self.n_items + 1e-9)))
         return self._order[:n].copy(), {"competence": share}
-
-    def _history_columns(self) -> tuple[str, ...]:
-        return ("competence",)
-
-    def _state(self) -> dict[str, Any]:
-        return {}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing: the state is the number of epochs."""

@@ -79,13 +79,13 @@ class Source(abc.ABC):
     kept = 0
 
     @property
-    @abc.abstractmethod
     def epoch(self) -> int:
         """Number of the next epoch."""
+        return 0
 
-    @abc.abstractmethod
     def begin(self, epoch: int) -> IntArray:
         """The rows of an epoch that are known when it begins."""
+        return np.zeros(0, int)
 
     @abc.abstractmethod
     def size(self, upcoming: bool = False) -> int:
@@ -127,10 +127,6 @@ class _Filter(Source):
         self._shuffle, self._seed = bool(shuffle), int(seed)
         if not len(self._rows):
             raise argument_error("source", "a filter that keeps an item", "none")
-
-    @property
-    def epoch(self) -> int:
-        return 0
 
     def begin(self, epoch: int) -> IntArray:
         if not self._shuffle:
@@ -212,30 +208,21 @@ class _Selector(Source):
         if steps is not None:
             check_count("steps", steps)
         self._selector = self.original = selector
-        self._names = names
+        self._names = np.asarray(names)
         self._block, self._steps = block, steps or max(1, len(names) // block)
         self._map = Rows(names, ids, np.arange(len(names)))
-        numbered = np.asarray(names).dtype.kind in "iu"
-        numbered = numbered and bool((names == np.arange(len(names))).all())
+        numbered = self._names.dtype.kind in "iu" and bool((names == np.arange(len(names))).all())
         self._index = None if numbered else pd.Index(names)
         self.kept = BLOCKS_KEPT * block
-
-    @property
-    def epoch(self) -> int:
-        return 0
-
-    def begin(self, epoch: int) -> IntArray:
-        return np.zeros(0, int)
 
     def size(self, upcoming: bool = False) -> int:
         return self._block * self._steps
 
     def more(self, n: int, order: IntArray) -> IntArray:
-        blocks = [self._choose() for _ in range(-(-n // self._block))]
-        return np.concatenate(blocks)
-
-    def _choose(self) -> IntArray:
-        ids = self._selector.next(self._block)
+        # Chosen block by block: each choice moves the random stream.
+        ids = np.concatenate(
+            [self._selector.next(self._block) for _ in range(-(-n // self._block))]
+        )
         items = np.asarray(ids, int) if self._index is None else self._index.get_indexer(ids)
         return self._map.of_items(items)
 
@@ -247,11 +234,10 @@ class _Selector(Source):
         return np.zeros(0, int)
 
     def update(self, answers: np.ndarray, rows: IntArray, trials: np.ndarray | None) -> None:
-        self._selector.update(np.asarray(self._names)[self._map.items_of(rows)], answers, trials)
+        self._selector.update(self._names[self._map.items_of(rows)], answers, trials)
 
     def rollouts(self, rewards: np.ndarray, rows: IntArray) -> None:
-        names = np.asarray(self._names)[self._map.items_of(rows)]
-        self._selector.update_rollouts(names, rewards)
+        self._selector.update_rollouts(self._names[self._map.items_of(rows)], rewards)
 
 
 def source_of(
@@ -271,5 +257,5 @@ def source_of(
         return _Filter(source, ids, shuffle, seed)
     if isinstance(source, Curriculum):
         return _Curriculum(source, ids)
-    must = "a Filtered, a Curriculum or a Selector"
-    raise argument_error("source", must, type(source).__name__)
+    kind = type(source).__name__
+    raise argument_error("source", "a Filtered, a Curriculum or a Selector", kind)

@@ -17,7 +17,7 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error, check_choice, check_count
 from irtcat._common.types import IntArray
 from irtcat._files.formats import FileFormat
-from irtcat.training.drivers.sources import Source, source_of
+from irtcat.training.drivers.sources import source_of
 
 try:
     import torch.distributed
@@ -43,20 +43,24 @@ class _Shares:
     number of processes can resume.
     """
 
-    def __init__(
+    def _share(
         self,
-        source: Source,
+        source: Any,
+        block: int,
         chunk: int,
+        *,
         num_replicas: int | None,
         rank: int | None,
         uneven: str,
-        drop_last: bool,
+        drop_last: bool = False,
+        **about: Any,
     ) -> None:
-        check_choice("uneven", uneven, UNEVEN)
+        """Share out a source, of which each process takes blocks; ``about``: see `source_of`."""
         self._num_replicas, self._rank = _processes(num_replicas, rank)
-        self._source, self._chunk = source, chunk
-        self._uneven, self._drop_last = uneven, bool(drop_last)
-        self._epoch = source.epoch
+        self._source = source_of(source, block=block * self._num_replicas, **about)
+        check_choice("uneven", uneven, UNEVEN)
+        self._chunk, self._uneven, self._drop_last = chunk, uneven, bool(drop_last)
+        self._epoch = self._source.epoch
         self._order: IntArray = np.zeros(0, int)
         # Positions of the epoch's sequence: the first of `_order`, and the first not yet taken.
         self._first = self._taken = 0
@@ -223,12 +227,8 @@ class _Shares:
         if values.shape != rows.shape or rows.ndim != 1:
             raise argument_error("answers", f"one per position ({len(rows)})", values.shape)
         counts = None if trials is None else np.broadcast_to(np.asarray(trials), values.shape)
-        parts = gather((values, rows, counts))
-        self.feed(
-            np.concatenate([part[0] for part in parts]),
-            np.concatenate([part[1] for part in parts]),
-            None if counts is None else np.concatenate([part[2] for part in parts]),
-        )
+        parts = zip(*gather((values, rows, counts)), strict=True)
+        self.feed(*(None if part[0] is None else np.concatenate(part) for part in parts))
 
     def feed(self, answers: Any, positions: Any, trials: Any = None) -> None:
         """`update` with answers that are the same in all processes: nothing is gathered."""
@@ -297,9 +297,8 @@ class Sampler(_Shares, torch.utils.data.Sampler):
         uneven: str = "drop",
     ) -> None:
         check_count("block", block)
-        processes = _processes(num_replicas, rank)[0]
-        adapter = source_of(source, ids, block * processes, steps, shuffle, seed)
-        super().__init__(adapter, 1, num_replicas, rank, uneven, False)
+        about = {"ids": ids, "steps": steps, "shuffle": shuffle, "seed": seed}
+        self._share(source, block, 1, num_replicas=num_replicas, rank=rank, uneven=uneven, **about)
 
     def __iter__(self) -> Iterator[int]:
         for chunk in self._chunks():
@@ -360,10 +359,10 @@ class BatchSampler(_Shares, torch.utils.data.Sampler):
         uneven: str = "drop",
     ) -> None:
         check_count("batch_size", batch_size)
-        processes = _processes(num_replicas, rank)[0]
-        adapter = source_of(source, ids, batch_size * processes, steps, shuffle, seed)
         self.batch_size, self.drop_last = int(batch_size), bool(drop_last)
-        super().__init__(adapter, int(batch_size), num_replicas, rank, uneven, drop_last)
+        about = {"ids": ids, "steps": steps, "shuffle": shuffle, "seed": seed, "uneven": uneven}
+        about |= {"num_replicas": num_replicas, "rank": rank, "drop_last": drop_last}
+        self._share(source, self.batch_size, self.batch_size, **about)
 
     def __iter__(self) -> Iterator[list[int]]:
         for chunk in self._chunks():
@@ -438,11 +437,10 @@ def _processes(num_replicas: int | None, rank: int | None) -> tuple[int, int]:
     running = distributed.is_available() and distributed.is_initialized()
     n = (distributed.get_world_size() if running else 1) if num_replicas is None else num_replicas
     check_count("num_replicas", n)
-    if rank is None:
-        rank = distributed.get_rank() if running and num_replicas is None else None
-    if rank is None:
-        if n > 1:
-            raise argument_error("rank", "the number of this process, from 0", None)
-        rank = 0
+    if rank is None and running and num_replicas is None:
+        rank = distributed.get_rank()
+    if rank is None and n > 1:
+        raise argument_error("rank", "the number of this process, from 0", None)
+    rank = 0 if rank is None else rank
     check_count("rank", rank, 0, n - 1)
     return int(n), int(rank)

@@ -64,9 +64,7 @@ class PromptSampler(Base):
         self._ids = _ids_of_rows(data_source)
         self._success_above = options.get("success_above")
         if selector is None:
-            keywords: dict[str, Any] = {
-                name: options[name] for name in OPTIONS if options.get(name) is not None
-            }
+            keywords = {name: options[name] for name in OPTIONS if options.get(name) is not None}
             if "reward_range" in keywords:  # a list of the configuration
                 keywords["reward_range"] = tuple(keywords["reward_range"])
             selector = Selector(_items(options.get("bank"), self._ids), **keywords)
@@ -94,8 +92,7 @@ class PromptSampler(Base):
         """Whether each answer is right, or its score."""
         low, high = self.selector.reward_range
         if self._success_above is None and "acc" in batch.non_tensor_batch:
-            acc = np.asarray(batch.non_tensor_batch["acc"], float)
-            scores = low + (high - low) * acc
+            scores = low + (high - low) * np.asarray(batch.non_tensor_batch["acc"], float)
         else:
             scores = batch.batch["token_level_scores"].sum(-1).double().cpu().numpy()
         if self._success_above is not None:

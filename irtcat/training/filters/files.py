@@ -82,8 +82,7 @@ def write_ids(kept: pd.DataFrame, path: Path) -> Path:
             kept.reset_index().to_parquet(file, index=False)
         return path
     if kind == "jsonl":
-        lines = kept.reset_index().to_json(orient="records", lines=True)
-        text = str(lines)
+        text = str(kept.reset_index().to_json(orient="records", lines=True))
     elif kind == "ids":
         if any(len(str(item).splitlines()) > 1 for item in kept.index):
             must = "a .csv, .jsonl or .parquet file for ids of several lines"
@@ -246,9 +245,8 @@ def _csv_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) -> N
     for record in reader:
         if record:  # an empty record is a blank line
             if column is not None and column >= len(record):
-                raise InputError(
-                    f"{source}, record {pending.read + 1}: has no column {shorten(match.id_field)}."
-                )
+                where = f"{source}, record {pending.read + 1}"
+                raise InputError(f"{where}: has no column {shorten(match.id_field)}.")
             cell = "" if column is None else record[column]
             pending.add(_record(raw), unescape(cell) if escaped else cell)
         raw.clear()
@@ -294,15 +292,10 @@ def _parquet_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) 
 
     with reading_parquet(source):
         file = parquet.ParquetFile(data)
-    names = list(file.schema_arrow.names)
+    batches = parquet_batches(source, file, BATCH)
     with parquet.ParquetWriter(out, file.schema_arrow) as writer:
-        _copy_valid(
-            parquet_batches(source, file, BATCH),
-            source,
-            _column(names, match, source.name),
-            match,
-            writer.write_batch,
-        )
+        column = _column(list(file.schema_arrow.names), match, source.name)
+        _copy_valid(batches, source, column, match, writer.write_batch)
 
 
 def _arrow_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) -> None:
@@ -319,20 +312,13 @@ def _arrow_rows(source: Path, data: IO[bytes], out: IO[bytes], match: _Match) ->
 
 
 def _arrow_file(source: Path, reader: Any) -> Iterator[Any]:
-    """The record batches of an Arrow file or stream."""
+    """The record batches of an Arrow file or stream, in slices of at most `BATCH` rows."""
     with _reading_arrow(source):
-        if hasattr(reader, "num_record_batches"):
-            for number in range(reader.num_record_batches):
-                yield from _slices(reader.get_batch(number))
-        else:
-            for batch in reader:
-                yield from _slices(batch)
-
-
-def _slices(batch: Any) -> Iterator[Any]:
-    """Slices of at most `BATCH` rows."""
-    for start in range(0, len(batch), BATCH):
-        yield batch.slice(start, BATCH)
+        is_file = hasattr(reader, "num_record_batches")
+        numbers = range(reader.num_record_batches) if is_file else ()
+        for batch in map(reader.get_batch, numbers) if is_file else reader:
+            for start in range(0, len(batch), BATCH):
+                yield batch.slice(start, BATCH)
 
 
 @contextmanager

@@ -78,18 +78,16 @@ def read_items(items: Any, rule: Rule | Band | None, name: str, column: str | No
     Raises:
         InputError: if they do not have it, or an id repeats.
     """
-    ids: Any
-    if isinstance(items, ItemBank):
-        ids, value = items.item_ids, None if rule is None else _of_bank(items, rule, name, column)
-    elif isinstance(items, Responses):
-        ids = items.item_ids
-        value = None if rule is None else _of_responses(items, rule, name, column)
-    elif isinstance(items, pd.DataFrame):
-        frame = items.set_index("item") if "item" in items.columns else items
-        ids, value = frame.index, None if rule is None else _of_frame(frame, rule, name, column)
+    read: Any
+    if isinstance(items, pd.DataFrame):
+        items = items.set_index("item") if "item" in items.columns else items
+        ids, read = items.index, _of_frame
+    elif isinstance(items, ItemBank | Responses):
+        ids, read = items.item_ids, _of_bank if isinstance(items, ItemBank) else _of_responses
     else:
         must = "an ItemBank, Responses or a table"
         raise argument_error("items", must, type(items).__name__)
+    value: Any = None if rule is None else read(items, rule, name, column)
     index = pd.Index(ids, name="item")
     if index.dtype.kind in "US":
         index = index.astype(object)
@@ -97,12 +95,11 @@ def read_items(items: Any, rule: Rule | Band | None, name: str, column: str | No
         raise argument_error("items", "items, each with an id", "none" if not len(index) else "NaN")
     if (repeated := first_repeated(index)) is not None:
         raise argument_error("items", "items with unique ids", f"{repeated!r} twice")
-    if value is None or rule is None:
-        value = np.full(len(index), np.nan)
-    else:
+    if rule is not None:
         _check_values(value, rule, index, column)
         value = rule.statistic_of(value)
-    return Items(index, value, np.zeros(len(index), int), [ALL])
+    values = np.full(len(index), np.nan) if value is None else value
+    return Items(index, values, np.zeros(len(index), int), [ALL])
 
 
 def _of_bank(bank: ItemBank, rule: Rule | Band, name: str, column: str | None) -> FloatArray:
@@ -111,12 +108,8 @@ def _of_bank(bank: ItemBank, rule: Rule | Band, name: str, column: str | None) -
     check_needs(bank.model, ["one ability"], f"the filter {name}", "items")
     if column is None and rule.statistic == "pc":
         if "proportion_correct" not in bank.statistics:
-            raise argument_error(
-                "items",
-                "a bank that records proportions correct",
-                "one without",
-                "Pass the responses instead.",
-            )
+            must, advice = "a bank that records proportions correct", "Pass the responses instead."
+            raise argument_error("items", must, "one without", advice)
         return bank.statistics["proportion_correct"].to_numpy(float)
     if "b" not in bank.to_frame():
         raise argument_error("items", "a bank whose items have a difficulty b", bank.model.key)
@@ -129,12 +122,9 @@ def _of_responses(
     if column is not None:
         return _numbers(responses.items, column)
     if rule.statistic != "pc":
-        raise argument_error(
-            "items",
-            f"a bank or a table with b for the filter {name}",
-            "Responses",
-            "Calibrate them with irtcat.fit(responses).bank.",
-        )
+        must = f"a bank or a table with b for the filter {name}"
+        advice = "Calibrate them with irtcat.fit(responses).bank."
+        raise argument_error("items", must, "Responses", advice)
     return share_right(responses)
 
 
@@ -336,16 +326,14 @@ class Filtered:
             2
         """
         check_count("seed", seed, 0)
-        classes = self.table["class"].to_numpy() if "class" in self.table else None
-        names = [str(name) for name in self.bounds.index]
+        is_balanced, names = "class" in self.table, [str(name) for name in self.bounds.index]
         codes = np.zeros(len(self.table), int)
-        if classes is not None:
-            codes = pd.Index(names).get_indexer(pd.Index(classes))
+        if is_balanced:
+            codes = pd.Index(names).get_indexer(pd.Index(self.table["class"]))
         pool = (self.table["flag"] == "").to_numpy()
         items = Items(self.table.index, self.table["value"].to_numpy(), codes, names)
-        return _random_sample(
-            items, pool, self.bounds["kept"].to_numpy(int), seed, classes is not None
-        )
+        quotas = self.bounds["kept"].to_numpy(int)
+        return _random_sample(items, pool, quotas, seed, is_balanced)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the kept items' ids with their values: CSV, JSONL or Parquet; .txt has only ids.
@@ -513,9 +501,10 @@ def apply(
     threshold = np.nan if tau is None else float(tau)
     if keep is not None and not balanced:
         threshold = float(bounds["tau"].iloc[0])
-    found = _filtered(rule, threshold, candidates, chosen, usable, bounds, seed, balanced)
     band = (row.low, row.high) if isinstance(row, Band) else None
-    return replace(found, between=band, column=column)
+    about = {"rule": rule, "tau": threshold, "bounds": bounds, "seed": int(seed)}
+    about |= {"between": band, "column": column}
+    return _filtered(candidates, chosen, usable, balanced, about)
 
 
 def _read_band(rule: Any, tau: Any, keep: Any, between: Any, column: str | None) -> Band:
@@ -524,14 +513,11 @@ def _read_band(rule: Any, tau: Any, keep: Any, between: Any, column: str | None)
         if value is not None:
             raise argument_error(name, "None with `between`, which says what is kept", value)
     bounds = tuple(between) if isinstance(between, (tuple, list)) else ()
-    must = "two finite numbers, the lower one first"
     if len(bounds) != 2 or not all(map(is_number, bounds)) or not bounds[0] <= bounds[1]:
-        raise argument_error("between", must, between)
+        raise argument_error("between", "two finite numbers, the lower one first", between)
     if column is None and not 0 <= bounds[0] <= bounds[1] <= 1:
-        advice = "Name another column with `column`."
-        raise argument_error(
-            "between", "two shares from 0 to 1, such as .2 and .8", between, advice
-        )
+        must = "two shares from 0 to 1, such as .2 and .8"
+        raise argument_error("between", must, between, "Name another column with `column`.")
     return Band(float(bounds[0]), float(bounds[1]))
 
 
@@ -579,12 +565,9 @@ def _quotas_at(
     if (passing[present] == 0).any():
         empty = items.classes[int(np.flatnonzero(present & (passing == 0))[0])]
         values = items.value[usable & (items.codes == items.classes.index(empty))]
-        of_class = f" of class {empty!r}" if balanced else ""
-        raise argument_error(
-            limits[0],
-            f"set so that it leaves an item{of_class}",
-            f"{limits[1]}, and the values are from {values.min():.4g} to {values.max():.4g}",
-        )
+        must = "set so that it leaves an item" + (f" of class {empty!r}" if balanced else "")
+        got = f"{limits[1]}, and the values are from {values.min():.4g} to {values.max():.4g}"
+        raise argument_error(limits[0], must, got)
     return np.where(present, passing[present].min(), 0) if balanced else passing
 
 
@@ -595,20 +578,14 @@ def _random_sample(
     cost: FloatArray = np.random.default_rng(seed).random(len(pool))
     chosen = lowest_cost(items, pool, cost, quotas)
     bounds = bounds_of(items, pool, chosen, None, None)
-    return _filtered(RANDOM, np.nan, items, chosen, pool, bounds, seed, balanced)
+    about = {"rule": RANDOM, "tau": np.nan, "bounds": bounds, "seed": int(seed)}
+    return _filtered(items, chosen, pool, balanced, about)
 
 
 def _filtered(
-    rule: str,
-    tau: float,
-    items: Items,
-    chosen: IntArray,
-    usable: BoolArray,
-    bounds: pd.DataFrame,
-    seed: int,
-    balanced: bool,
+    items: Items, chosen: IntArray, usable: BoolArray, balanced: bool, about: dict[str, Any]
 ) -> Filtered:
-    """The record of the chosen items."""
+    """The record of the chosen items; ``about``: its fields besides their table."""
     kept = np.zeros(len(items.ids), bool)
     kept[chosen] = True
     table = pd.DataFrame({"value": items.value, "kept": kept}, index=items.ids)
@@ -617,4 +594,4 @@ def _filtered(
     table["flag"] = np.array(["no value", ""], object)[usable.astype(int)]
     indices = np.sort(chosen)
     indices.flags.writeable = False
-    return Filtered(rule=rule, tau=tau, indices=indices, table=table, bounds=bounds, seed=int(seed))
+    return Filtered(indices=indices, table=table, **about)

@@ -9,19 +9,11 @@ import numpy as np
 from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.inputs import Items, Topics
-from irtcat.training.online.moments import probability_moments
+from irtcat.training.online.moments import probability_moments, tilted
 from irtcat.training.online.outcomes import Outcomes
 from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Past, Policy
-from irtcat.training.online.prompts import (
-    ITEM_DRIFTS,
-    RESIDUAL_SDS,
-    Grid,
-    Prompts,
-    Spread,
-    drift_evidence,
-    residual_evidence,
-)
-from irtcat.training.online.step import Locals, filter_batch, linearise
+from irtcat.training.online.prompts import ITEM_DRIFTS, RESIDUAL_SDS, Grid, Prompts, Spread
+from irtcat.training.online.step import Locals, StepResult, filter_batch, linearise
 
 ABILITY_SD = 2.0
 """SD of the ability before any rollout, in logits."""
@@ -73,6 +65,10 @@ RECORD = (
     "gain",
 )
 """What is recorded of each step (see `Selector.history`)."""
+
+
+LEARNT = ("mean", "cov", "weight")
+"""What a state has of the policy."""
 
 
 class Belief:
@@ -142,18 +138,18 @@ class Belief:
             parts.append(-(codes == np.arange(len(self._topics.names))).astype(float))
         return np.concatenate(parts, axis=1)
 
-    def _at(self, rows: IntArray, step: int) -> Locals:
-        """What is believed of prompts at a step."""
+    def _at(
+        self,
+        rows: IntArray,
+        step: int,
+        residual_sd: float | None = None,
+        drift: float | None = None,
+    ) -> Locals:
+        """What is believed of prompts at a step, also with another residual SD or drift."""
         _, _, past, on_today = self.ahead
-        return self.prompts.belief(
-            rows=rows,
-            prior=self._items.prior,
-            step=step,
-            residual_sd=self.residual_sd,
-            drift=self.item_drift.estimate,
-            past=past,
-            on_today=on_today,
-        )
+        sd = self.residual_sd if residual_sd is None else residual_sd
+        drift = self.item_drift.estimate if drift is None else drift
+        return self.prompts.belief(rows, self._items.prior, step, sd, drift, past, on_today)
 
     def logits(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and SD of prompts' logits in the coming step, and their slopes."""
@@ -247,12 +243,8 @@ class Belief:
         history = [[row.get(name, np.nan) for name in RECORD] for row in self.history]
         return {
             "step": self.step,
-            "policy_mean": self.policy.mean.copy(),
-            "policy_cov": self.policy.cov.copy(),
-            "policy_weight": self.policy.weight.copy(),
-            "past_shift": self.past.shift.copy(),
-            "past_var": self.past.var.copy(),
-            "past_cross": self.past.cross.copy(),
+            **{f"policy_{name}": getattr(self.policy, name).copy() for name in LEARNT},
+            **{f"past_{name}": array.copy() for name, array in vars(self.past).items()},
             "residual_log_weight": self.residual.log_weight.copy(),
             "item_drift_log_weight": self.item_drift.log_weight.copy(),
             "residual_sd": self.residual_sd,
@@ -278,14 +270,9 @@ class Belief:
                 must = f"with {n} numbers in prompts_{name}"
                 raise argument_error("state", must, f"shape {state[f'prompts_{name}'].shape}")
         self.step = int(state["step"])
-        self.policy = replace(
-            self.policy,
-            mean=state["policy_mean"].astype(float),
-            cov=state["policy_cov"].astype(float),
-            weight=state["policy_weight"].astype(float),
-        )
-        past = (state[f"past_{name}"].astype(float) for name in ("shift", "var", "cross"))
-        self.past = Past(*past)
+        learnt = {name: state[f"policy_{name}"].astype(float) for name in LEARNT}
+        self.policy = replace(self.policy, **learnt)
+        self.past = Past(*(state[f"past_{name}"].astype(float) for name in vars(self.past)))
         for name, array in list(vars(self.prompts).items()):
             setattr(self.prompts, name, state[f"prompts_{name}"].astype(array.dtype))
         self.residual.log_weight = state["residual_log_weight"].astype(float)
@@ -322,48 +309,33 @@ class Belief:
 
     def _learn(self, ahead: Policy, outcomes: Outcomes, step: int) -> dict[str, float]:
         """Update policy and prompts by a batch; what is worth recording."""
-        prompts, prior = self.prompts, self._items.prior
+        prompts = self.prompts
         rows, right, trials = outcomes.rows, outcomes.right, outcomes.trials
-        mean, cov, past, on_today = self.ahead
+        mean, cov, past, _ = self.ahead
         loading, offset, local = self._level_of(rows, outcomes.version, self._at(rows, step))
         result = filter_batch(mean, cov, loading, offset, local, right, trials)
         after = ahead.updated(result.precision, result.shift)
         is_new = prompts.last[rows] < 0
-        level = result.level
         for chosen, grid in ((is_new, self.residual), (~is_new, self.item_drift)):
             some = np.flatnonzero(chosen)[:EVIDENCE_PROMPTS]
-            if not len(some):
-                continue
-            data = (level[some], result.var_level[some], right[some], trials[some])
-            if grid is self.residual:
-                grid.add(residual_evidence(prior, rows[some], *data))
-            else:
-                spread = self.residual_sd
-                args = (prompts, prior, rows[some], step, spread, past, on_today, *data)
-                grid.add(drift_evidence(*args))
+            if len(some):
+                name = "residual_sd" if grid is self.residual else "drift"
+                beliefs = [self._at(rows[some], step, **{name: value}) for value in grid.values]
+                grid.add(_evidence(beliefs, result, right, trials, some))
         p, _ = probability_moments(result.before[0], np.sqrt(result.before[1]))
-        prompts.count_reverse(
-            rows,
-            level=level,
-            var=result.var_level,
-            var_prior=local.var_e,
-            right=right,
-            trials=trials,
-            log_model=result.log_cavity,
-        )
+        prompts.count(outcomes, result, local.var_e, p)
         # the mixture of speeds has another mean than the single Normal of the batch
         apart = float(after.moments[0][ABILITY] - result.mean[ABILITY])
         local_after = replace(result.local, e=result.local.e + result.tie * apart)
         prompts.store(rows, local_after, result.tie, step)
         self.policy, self.past = after, past.updated((mean, cov), after.moments)
-        prompts.count(rows, right, trials, p * trials, result.log_cavity)
         prompts.trained[rows] = outcomes.strength
         if outcomes.within is not None and outcomes.most is not None:
             self.spread.add(rows, outcomes.within, outcomes.most)
         prompts.broken[rows] = prompts.reasons(rows).sum(axis=1)
         estimate = self.residual.estimate
         if abs(np.log(estimate / self.residual_sd)) > RESIDUAL_CHANGE:
-            prompts.rescale(prior, self.residual_sd, estimate)
+            prompts.rescale(self._items.prior, self.residual_sd, estimate)
             self.residual_sd = estimate
         clipped = np.clip(p, 1e-12, 1 - 1e-12)
         loss = -(right * np.log(clipped) + (trials - right) * np.log1p(-clipped)).sum()
@@ -373,3 +345,15 @@ class Belief:
             "log_loss": float(loss / trials.sum()),
             "mixed": float(outcomes.has_gradient.mean()),
         }
+
+
+def _evidence(
+    beliefs: list[Locals], result: StepResult, right: FloatArray, trials: FloatArray, rows: IntArray
+) -> FloatArray:
+    """Log probability of the data of some prompts of a batch by each of several beliefs of them."""
+    out = np.empty(len(beliefs))
+    for k, local in enumerate(beliefs):
+        linear = linearise(result.level[rows], local)
+        var = linear.var_local + linear.slope**2 * result.var_level[rows]
+        out[k] = tilted(linear.mean, var, right[rows], trials[rows]).log_z.sum()
+    return out

@@ -41,18 +41,15 @@ class UsefulnessRule:
 
 
 def _variance(p: FloatArray, group_size: int, target: float) -> FloatArray:
-    value: FloatArray = p * (1 - p)
-    return value
+    return np.asarray(p * (1 - p))
 
 
 def _mixed(p: FloatArray, group_size: int, target: float) -> FloatArray:
-    value: FloatArray = 1 - p**group_size - (1 - p) ** group_size
-    return value
+    return np.asarray(1 - p**group_size - (1 - p) ** group_size)
 
 
 def _near_target(p: FloatArray, group_size: int, target: float) -> FloatArray:
-    value: FloatArray = 1 - np.abs(p - target) / max(target, 1 - target)
-    return value
+    return np.asarray(1 - np.abs(p - target) / max(target, 1 - target))
 
 
 def _equal(p: FloatArray, group_size: int, target: float) -> FloatArray:
@@ -177,11 +174,6 @@ class QuickScores:
     def start(cls, n: int) -> "QuickScores":
         """Of n prompts, to be filled."""
         return cls(np.empty(n, np.float32), np.empty(n, np.float32), np.empty(n, np.uint8))
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the arrays."""
-        return int(self.slope.nbytes + self.centre.nbytes + self.sd_code.nbytes)
 
     def refresh(
         self, rows: IntArray, theta: float, logit: FloatArray, sd: FloatArray, slope: FloatArray

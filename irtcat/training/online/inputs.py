@@ -30,6 +30,8 @@ SLOPE_SD = 0.3
 
 LOWEST_SLOPE = 0.01
 
+NO_PRIOR = Prior(b=None, var_b=None, alpha=None, var_alpha=None, slope_sd=SLOPE_SD)
+
 
 @dataclass(frozen=True)
 class Items:
@@ -86,27 +88,26 @@ def read_items(items: Any) -> Items:
     """
     if is_whole(items):
         check_count("items", items, 1)
-        return Items(int(items), None, _no_prior(), 0.0, None)
+        return Items(int(items), None, NO_PRIOR, 0.0, None)
     if hasattr(items, "to_frame") and hasattr(items, "item_ids"):
-        return _of_table(_bank_table(items), "items", items.items)
+        return _of_table(_bank_table(items), items.items)
     frame = as_pandas(items)
     if frame is not None:
-        for name in ("item", "id"):
-            if name in frame.columns:
-                frame = frame.set_index(name)
-                break
-        return _of_table(frame, "items", frame)
+        frame = _by_id(frame)
+        return _of_table(frame, frame)
     if isinstance(items, (str, bytes, Mapping)) or not hasattr(items, "__len__"):
         must = "a number of prompts, a list of ids, a bank, or a table with a column b"
         raise argument_error("items", must, items)
     if not len(items):
         raise argument_error("items", "at least one prompt", "none")
     ids = _read_ids(items)
-    return Items(len(ids), ids, _no_prior(), 0.0, None)
+    return Items(len(ids), ids, NO_PRIOR, 0.0, None)
 
 
-def _no_prior() -> Prior:
-    return Prior(b=None, var_b=None, alpha=None, var_alpha=None, slope_sd=SLOPE_SD)
+def _by_id(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table indexed by its column of ids, if it has one."""
+    name = next((name for name in ("item", "id") if name in frame.columns), None)
+    return frame if name is None else frame.set_index(name)
 
 
 def _bank_table(bank: "ItemBank") -> pd.DataFrame:
@@ -139,26 +140,22 @@ def ranked_table(bank: "ItemBank") -> pd.DataFrame:
     return table
 
 
-def _of_table(table: pd.DataFrame, argument: str, metadata: pd.DataFrame) -> Items:
+def _of_table(table: pd.DataFrame, metadata: pd.DataFrame) -> Items:
     """Prompts from a table with columns b, se_b, a, se_a."""
     if not len(table):
-        raise argument_error(argument, "at least one prompt", "a table without rows")
+        raise argument_error("items", "at least one prompt", "a table without rows")
     if "b" not in table.columns:
         must = "a table with a column b, the difficulty of each prompt"
-        raise argument_error(argument, must, f"the columns {list(table.columns)}")
-    is_numbered = isinstance(table.index, pd.RangeIndex) and table.index.equals(
-        pd.RangeIndex(len(table))
-    )
+        raise argument_error("items", must, f"the columns {list(table.columns)}")
+    is_range = isinstance(table.index, pd.RangeIndex)
+    is_numbered = is_range and table.index.equals(pd.RangeIndex(len(table)))
     ids = None if is_numbered else _read_ids(table.index.to_numpy())
-    columns = {
-        name: _column(table, name, argument)
-        for name in ("b", "se_b", "a", "se_a")
-        if name in table.columns
-    }
+    names = [name for name in ("b", "se_b", "a", "se_a") if name in table.columns]
+    columns = {name: _column(table, name) for name in names}
     b = columns["b"]
     is_known = np.isfinite(b)
     if not is_known.any():
-        return Items(len(table), ids, _no_prior(), 0.0, metadata)
+        return Items(len(table), ids, NO_PRIOR, 0.0, metadata)
     centre = float(b[is_known].mean())
     spread = float(b[is_known].var())
     var_b = np.nan_to_num(columns.get("se_b", np.zeros(len(b))), nan=0.0) ** 2
@@ -173,17 +170,14 @@ def _of_table(table: pd.DataFrame, argument: str, metadata: pd.DataFrame) -> Ite
         var_alpha = np.where(np.isfinite(se) & np.isfinite(a), se**2, SLOPE_SD**2)
         alpha = np.clip(alpha, np.log(0.1), np.log(10.0))
         var_alpha = np.clip(var_alpha, 1e-4, 1.0)
-    prior = Prior(
-        b=np.where(is_known, b, centre).astype(np.float32),
-        var_b=var_b.astype(np.float32),
-        alpha=None if alpha is None else alpha.astype(np.float32),
-        var_alpha=None if var_alpha is None else var_alpha.astype(np.float32),
-        slope_sd=SLOPE_SD,
-    )
+    parts = {"var_b": var_b, "alpha": alpha, "var_alpha": var_alpha}
+    parts["b"] = np.where(is_known, b, centre)
+    known: dict[str, Any] = {n: x if x is None else x.astype(np.float32) for n, x in parts.items()}
+    prior = Prior(slope_sd=SLOPE_SD, **known)
     return Items(len(table), ids, prior, centre, metadata)
 
 
-def _column(table: pd.DataFrame, name: str, argument: str) -> FloatArray:
+def _column(table: pd.DataFrame, name: str) -> FloatArray:
     """A column as numbers, NaN where missing; standard errors are not negative."""
     values = pd.to_numeric(table[name], errors="coerce").to_numpy(float)
     bad = np.isinf(values) | (np.isnan(values) & table[name].notna().to_numpy())
@@ -194,7 +188,7 @@ def _column(table: pd.DataFrame, name: str, argument: str) -> FloatArray:
         must = f"a table whose column {name} has finite numbers"
         must += " of at least 0" if name.startswith("se_") else ""
         got = f"{brief(table[name].iloc[row])} for {brief(table.index[row])}"
-        raise argument_error(argument, must, got)
+        raise argument_error("items", must, got)
     return values
 
 
@@ -222,8 +216,7 @@ def _of_frame(frame: pd.DataFrame, items: Items) -> FloatArray:
     """A table of features in the order of the prompts."""
     from irtcat.features import design_of
 
-    if "item" in frame.columns or "id" in frame.columns:
-        frame = frame.set_index("item" if "item" in frame.columns else "id")
+    frame = _by_id(frame)
     if not frame.index.equals(pd.RangeIndex(len(frame))):
         wanted = pd.Index(items.names)
         index = frame.index
@@ -289,9 +282,7 @@ def read_topics(topics: Any, items: Items) -> Topics | None:
     """
     if topics is None:
         return None
-    tables = [] if items.metadata is None else [items.metadata]
-    if tables and not isinstance(topics, str):
-        tables = []
+    tables = [items.metadata] if isinstance(topics, str) and items.metadata is not None else []
     values = per_item("topics", topics, items.names, tables, "topic")
     code, names = pd.factorize(np.asarray(values, dtype=object), use_na_sentinel=True)
     if (code < 0).any():

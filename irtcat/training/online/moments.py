@@ -95,13 +95,6 @@ def tilted(mean: FloatArray, var: FloatArray, right: FloatArray, trials: FloatAr
     return Tilted(log_z, mode + sd * first, sd**2 * second)
 
 
-def log_marginal(
-    mean: FloatArray, var: FloatArray, right: FloatArray, trials: FloatArray
-) -> FloatArray:
-    """Log probability of binomial data under a Normal logit, without the binomial coefficient."""
-    return tilted(mean, var, right, trials).log_z
-
-
 def normal_nodes() -> tuple[FloatArray, FloatArray]:
     """Nodes in SDs and their weights, which sum to 1."""
     z = np.linspace(-NORMAL_REACH, NORMAL_REACH, N_NORMAL)

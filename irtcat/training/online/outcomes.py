@@ -71,14 +71,10 @@ class Outcomes:
     def used(self) -> "Outcomes":
         """Those with rollouts."""
         some = self.trials > 0
-        return Outcomes(
-            rows=self.rows[some],
-            right=self.right[some],
-            trials=self.trials[some],
-            within=None if self.within is None else self.within[some],
-            most=None if self.most is None else self.most[some],
-            version=self.version[some],
-        )
+        kept: dict[str, Any] = {
+            name: None if values is None else values[some] for name, values in vars(self).items()
+        }
+        return Outcomes(**kept)
 
     def pooled(self) -> "Outcomes":
         """The outcomes of prompts that repeat, added up."""
@@ -91,18 +87,12 @@ class Outcomes:
         if (version[position] != self.version).any():
             advice = "Pass those of each version in an update of its own."
             raise argument_error("version", "one for each prompt", "two for one prompt", advice)
-
-        def total(values: FloatArray) -> FloatArray:
-            return np.bincount(position, values, n).astype(float)
-
-        return Outcomes(
-            rows=np.asarray(unique, np.int64),
-            right=total(self.right),
-            trials=total(self.trials),
-            within=None if self.within is None else total(self.within),
-            most=None if self.most is None else total(self.most),
-            version=version,
-        )
+        totals: dict[str, Any] = {
+            name: None if values is None else np.bincount(position, values, n).astype(float)
+            for name, values in vars(self).items()
+            if name not in ("rows", "version")
+        }
+        return Outcomes(rows=np.asarray(unique, np.int64), version=version, **totals)
 
 
 def read_outcomes(
@@ -121,10 +111,8 @@ def read_outcomes(
         rewards = (read_rewards(successes, names, reward_range) - low) / (high - low)
         return Outcomes.of_rewards(rows, rewards, version).pooled().used()
     right, total = _read_counts(successes, trials, names, group_size)
-    outcomes = Outcomes(
-        rows=rows, right=right, trials=total, within=None, most=None, version=version
-    )
-    return outcomes.pooled().used()
+    sums = {"right": right, "trials": total}
+    return Outcomes(rows=rows, within=None, most=None, version=version, **sums).pooled().used()
 
 
 def read_rewards(rewards: Any, names: np.ndarray, reward_range: tuple[float, float]) -> FloatArray:

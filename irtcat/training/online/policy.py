@@ -153,26 +153,20 @@ class Past:
         return Past(self.shift, self.var, cross)
 
     def updated(
-        self,
-        before: tuple[FloatArray, FloatArray],
-        after: tuple[FloatArray, FloatArray],
-        keep: bool = True,
+        self, before: tuple[FloatArray, FloatArray], after: tuple[FloatArray, FloatArray]
     ) -> "Past":
         """Today's state is learnt better, and its step is added.
 
         Args:
             before: mean and covariance of today's state as predicted.
             after: those after the data of the step.
-            keep: whether the step is added.
         """
         gain = np.linalg.solve(before[1], self.cross.T).T
         shift = self.shift + gain @ (after[0] - before[0])
         var = self.var - np.einsum("ti,ij,tj->t", gain, before[1] - after[1], gain, optimize=True)
-        cross = gain @ after[1]
-        if keep:
-            shift = np.append(shift, 0.0)
-            var = np.append(var, after[1][ABILITY, ABILITY])
-            cross = np.concatenate([cross, after[1][[ABILITY]]])
+        shift = np.append(shift, 0.0)
+        var = np.append(var, after[1][ABILITY, ABILITY])
+        cross = np.concatenate([gain @ after[1], after[1][[ABILITY]]])
         return Past(shift, np.maximum(var, 0.0), cross)
 
     def moved(self) -> "Past":

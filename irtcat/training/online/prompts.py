@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.training.online.moments import log_marginal, tilted
-from irtcat.training.online.outcomes import LEAST_SQUARES
+from irtcat.training.online.moments import tilted
+from irtcat.training.online.outcomes import LEAST_SQUARES, Outcomes
 from irtcat.training.online.policy import Past
-from irtcat.training.online.step import Locals, linearise
+from irtcat.training.online.step import Locals, StepResult
 
 RESIDUAL_SDS = np.array([0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0])
 """SD of residual difficulties in logits, of which the data choose."""
@@ -225,44 +225,36 @@ class Prompts:
         self.var_alpha[rows] = np.maximum(va - c**2 * change * keep, LEAST_VAR)
 
     def count(
-        self,
-        rows: IntArray,
-        right: FloatArray,
-        trials: FloatArray,
-        expected: FloatArray,
-        log_model: FloatArray,
+        self, outcomes: Outcomes, result: StepResult, var_prior: FloatArray, p: FloatArray
     ) -> None:
-        """Add the data of a step to the counts."""
-        self.visits[rows] += 1
-        self.right[rows] += right
-        self.trials[rows] += trials
-        self.expected[rows] += expected
-        self.log_model[rows] += log_model
+        """Add the data of a step to the counts, and to both explanations of them.
 
-    def count_reverse(
-        self,
-        rows: IntArray,
-        level: FloatArray,
-        var: FloatArray,
-        var_prior: FloatArray,
-        right: FloatArray,
-        trials: FloatArray,
-        log_model: FloatArray,
-    ) -> None:
-        """Update the alternative in which success falls with ability: logit = intercept - level.
+        In the alternative success falls with ability, logit = intercept - level. At the first
+        rollouts both say the same; then they move in opposite directions.
 
-        At the first rollouts both say the same; then they move in opposite directions.
+        Args:
+            outcomes: the data.
+            result: what they said.
+            var_prior: variance of the residual difficulties before them.
+            p: the success probabilities that were expected.
         """
+        rows, right, trials = outcomes.rows, outcomes.right, outcomes.trials
+        level, log_model = result.level, result.log_cavity
         first = self.visits[rows] == 0
         mean = np.where(first, 2 * level, self.reverse[rows])
         var_mean = np.where(first, var_prior, self.var_reverse[rows])
-        total = var_mean + var
+        total = var_mean + result.var_level
         after = tilted(mean - level, total, right, trials)
         gain = var_mean / total
         self.reverse[rows] = mean + gain * (after.mean - (mean - level))
         left = var_mean - gain**2 * (total - after.var)
         self.var_reverse[rows] = np.maximum(left, LEAST_VAR)
         self.log_reverse[rows] += np.where(first, log_model, after.log_z)
+        self.visits[rows] += 1
+        self.right[rows] += right
+        self.trials[rows] += trials
+        self.expected[rows] += p * trials
+        self.log_model[rows] += log_model
 
     def reasons(self, rows: IntArray, prior: float = BROKEN_PRIOR) -> FloatArray:
         """Posterior probability that prompts are broken, for each of the `REASONS`.
@@ -308,74 +300,6 @@ class Prompts:
             index=pd.Index(names[rows], name="item"),
         )
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all arrays."""
-        return int(sum(getattr(self, field.name).nbytes for field in fields(self)))
-
-
-def residual_evidence(
-    prior: Prior,
-    rows: IntArray,
-    level: FloatArray,
-    var_level: FloatArray,
-    right: FloatArray,
-    trials: FloatArray,
-) -> FloatArray:
-    """Log probability of data of new prompts for each SD of the residual.
-
-    Args:
-        prior: of the prompts.
-        rows: the prompts, without earlier rollouts.
-        level: mean of the policy's level for the prompt, from the other prompts of the step.
-        var_level: its variance.
-        right: successes.
-        trials: rollouts.
-    """
-    alpha, var_alpha = prior.slopes(rows)
-    total = np.empty(len(RESIDUAL_SDS))
-    for k, sd in enumerate(RESIDUAL_SDS):
-        local = Locals(
-            e=np.zeros(len(rows)),
-            alpha=alpha,
-            var_e=prior.residual_var(rows, sd),
-            cov=np.zeros(len(rows)),
-            var_alpha=var_alpha,
-            tied=np.zeros((len(rows), 0)),
-        )
-        total[k] = _log_evidence(level, var_level, local, right, trials)
-    return total
-
-
-def drift_evidence(
-    prompts: Prompts,
-    prior: Prior,
-    rows: IntArray,
-    step: int,
-    residual_sd: float,
-    past: Past,
-    on_today: FloatArray,
-    level: FloatArray,
-    var_level: FloatArray,
-    right: FloatArray,
-    trials: FloatArray,
-) -> FloatArray:
-    """Log probability of data of prompts with earlier rollouts for each drift of the residual."""
-    total = np.empty(len(ITEM_DRIFTS))
-    for k, drift in enumerate(ITEM_DRIFTS):
-        local = prompts.belief(rows, prior, step, residual_sd, float(drift), past, on_today)
-        total[k] = _log_evidence(level, var_level, local, right, trials)
-    return total
-
-
-def _log_evidence(
-    level: FloatArray, var_level: FloatArray, local: Locals, right: FloatArray, trials: FloatArray
-) -> float:
-    """Log probability of data by beliefs, summed over prompts."""
-    linear = linearise(level, local)
-    var = linear.var_local + linear.slope**2 * var_level
-    return float(log_marginal(linear.mean, var, right, trials).sum())
-
 
 WEIGHT = 1.0
 """Weight of all prompts in the spread of one: half a group of 8 at a mean of .5. Not tuned."""
@@ -414,11 +338,6 @@ class Spread:
     def is_equal(self) -> bool:
         """Whether all rewards were 0 or 1, so that all spreads are 1."""
         return self._mean == 1.0
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the arrays."""
-        return int(self.within.nbytes + self.most.nbytes)
 
     def add(self, rows: IntArray, within: FloatArray, most: FloatArray) -> None:
         """Add the groups of a step; each prompt occurs once."""

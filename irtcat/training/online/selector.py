@@ -1,6 +1,7 @@
 """Online selection of prompts for reinforcement learning with verifiable rewards."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -162,8 +163,6 @@ class Selector:
         self._table = UsefulnessTable.of(
             lambda p: self._row.curve(p, self.group_size, self.target), self.bonus
         )
-        self._positions: pd.Index | None = None
-        self._fingerprint = ""
         self._belief = Belief(self._items, features, self._topics)
         n = self._items.n
         self._quick = QuickScores.start(n)
@@ -214,14 +213,11 @@ class Selector:
     @property
     def n_bytes(self) -> int:
         """Bytes that are kept for the prompts, without their ids and features."""
-        arrays: list[np.ndarray] = []
-        prior = self._items.prior
-        arrays += [x for x in (prior.b, prior.var_b, prior.alpha, prior.var_alpha) if x is not None]
+        parts = (self._items.prior, self._quick, self._belief.prompts, self._belief.spread)
+        values = [value for part in parts for value in vars(part).values()]
         if self._topics is not None:
-            arrays += [self._topics.code, self._topics.rows]
-        belief = self._belief
-        n_bytes = self._quick.n_bytes + belief.prompts.n_bytes + belief.spread.n_bytes
-        return n_bytes + sum(array.nbytes for array in arrays)
+            values += [self._topics.code, self._topics.rows]
+        return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
     def next(self, n: int, *, without: Any = ()) -> np.ndarray:
         """The prompts of the next step: distinct ids, the most useful first.
@@ -341,9 +337,8 @@ class Selector:
         mean, spread = self._table.moments(logit, sd)
         score: FloatArray = (mean + self.bonus * spread) * self._belief.spread.of(rows)
         if self._rest > 0:
-            score = score * -np.expm1(
-                -(self.step + 1 - self._belief.prompts.last[rows]) / self._rest
-            )
+            ages = self.step + 1 - self._belief.prompts.last[rows]
+            score = score * -np.expm1(-ages / self._rest)
         return score
 
     def update(self, ids: Any, successes: Any, trials: Any = None, *, version: Any = None) -> None:
@@ -464,8 +459,6 @@ class Selector:
             unknown = (array < 0) | (array >= self._items.n)
             rows = array.astype(np.int64)
         else:
-            if self._positions is None:
-                self._positions = pd.Index(names)
             if names.dtype == object:
                 array = np.array([str(name) for name in ids], dtype=object)
             rows = self._positions.get_indexer(pd.Index(array)).astype(np.int64)
@@ -526,20 +519,18 @@ class Selector:
         """
         check_interval("level", level)
         rows = np.arange(self._items.n) if ids is None else self._find(ids)
-        columns: dict[str, list[FloatArray]] = {
-            name: [] for name in ("p", "sd", "low", "high", "usefulness")
-        }
-        z = NormalDist().inv_cdf(0.5 + level / 2)
-        for start in range(0, max(len(rows), 1), 16384):
-            logit, sd, _ = self._belief.logits(rows[start : start + 16384])
+        z, parts = NormalDist().inv_cdf(0.5 + level / 2), []
+        for start in range(0, max(len(rows), 1), REFRESH):
+            some = rows[start : start + REFRESH]
+            logit, sd, _ = self._belief.logits(some)
             p, sd_p = probability_moments(logit, sd)
             low, high = (1 / (1 + np.exp(-(logit + side * z * sd))) for side in (-1, 1))
             useful, _ = self._table.moments(logit, sd)
-            useful = useful * self._belief.spread.of(rows[start : start + 16384])
-            for name, value in zip(columns, (p, sd_p, low, high, useful), strict=True):
-                columns[name].append(value)
+            parts.append((p, sd_p, low, high, useful * self._belief.spread.of(some)))
+        columns = map(np.concatenate, zip(*parts, strict=True))
+        names = ("p", "sd", "low", "high", "usefulness")
         index = pd.Index(self._items.names_of(rows), name="item")
-        return pd.DataFrame({name: np.concatenate(x) for name, x in columns.items()}, index=index)
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
 
     def rollouts(self, ids: Any, budget: int) -> IntArray:
         """Share a budget of rollouts out among prompts.
@@ -598,11 +589,8 @@ class Selector:
         """
         frame = self.predict()
         rows = np.arange(self._items.n)
-        size = 16384
-        parts = [
-            self._belief.difficulties(rows[start : start + size])
-            for start in range(0, len(rows), size)
-        ]
+        starts = range(0, len(rows), REFRESH)
+        parts = [self._belief.difficulties(rows[start : start + REFRESH]) for start in starts]
         for position, name in enumerate(("b", "se_b", "slope")):
             frame.insert(position, name, np.concatenate([part[position] for part in parts]))
         prompts = self._belief.prompts
@@ -664,7 +652,7 @@ class Selector:
         words = (*state["state"].values(), state["has_uint32"], state["uinteger"])
         return {
             **STATE.head,
-            "items": self._own_fingerprint(),
+            "items": self._fingerprint,
             "n_items": self._items.n,
             "random": " ".join(f"{word:x}" for word in words),  # 128 bits: more than a number has
             "refreshed": self._refreshed,
@@ -693,7 +681,7 @@ class Selector:
         if n != self._items.n:
             got = f"{n}, where this selector has {self._items.n}"
             raise argument_error("state", "of the same prompts", f"one with {got}")
-        if str(state["items"]) != self._own_fingerprint():
+        if str(state["items"]) != self._fingerprint:
             got = f"one with {n} other ids, or in another order"
             raise argument_error("state", "of the same prompts", got)
         arrays = {
@@ -718,10 +706,13 @@ class Selector:
         }
         self._rng = generator
 
-    def _own_fingerprint(self) -> str:
-        if not self._fingerprint:
-            self._fingerprint = self._items.fingerprint()
-        return self._fingerprint
+    @cached_property
+    def _fingerprint(self) -> str:
+        return self._items.fingerprint()
+
+    @cached_property
+    def _positions(self) -> pd.Index:
+        return pd.Index(self._items.names)
 
 
 STATE = FileFormat("irtcat-selector", "a state of a selector", "Give what `state_dict` returned.")

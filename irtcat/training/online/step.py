@@ -46,15 +46,13 @@ class Linear:
     """The logits of prompts, linear in the policy's state and in what is specific to a prompt.
 
     Attributes:
-        mean: mean of the logit.
+        mean: mean of the logit, and its derivative by alpha.
         slope: mean slope; the logit's derivative by c'g, and minus that by e.
-        by_alpha: its derivative by alpha.
         var_local: variance of the logit given the policy.
     """
 
     mean: FloatArray
     slope: FloatArray
-    by_alpha: FloatArray
     var_local: FloatArray
 
 
@@ -71,7 +69,7 @@ def linearise(level: FloatArray, local: Locals) -> Linear:
     slope = np.exp(local.alpha + local.var_alpha / 2)
     mean = slope * (level - local.e - local.cov)
     var = slope**2 * local.var_e + mean**2 * local.var_alpha - 2 * slope * mean * local.cov
-    return Linear(mean, slope, mean, np.maximum(var, 1e-10))
+    return Linear(mean, slope, np.maximum(var, 1e-10))
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,8 @@ class StepResult:
         precision: of the Gaussian likelihood of g.
         shift: its precision times its mean.
         before: mean and variance of each logit before the batch.
-        log_predicted: log probability of each prompt's data by the belief before the batch.
-        log_cavity: the same, also given the other prompts of the batch.
+        log_cavity: log probability of each prompt's data by the belief before the batch and the
+            other prompts of the batch.
         level: mean of c'g - offset given the other prompts of the batch.
         var_level: its variance.
     """
@@ -97,7 +95,6 @@ class StepResult:
     precision: FloatArray
     shift: FloatArray
     before: tuple[FloatArray, FloatArray]
-    log_predicted: FloatArray
     log_cavity: FloatArray
     level: FloatArray
     var_level: FloatArray
@@ -132,17 +129,17 @@ def filter_batch(
     site_shift = np.zeros(len(h))
     g, v = mean, cov
     eye = np.eye(len(mean))
-    rest: FloatArray = np.zeros_like(mean)
-    for sweep in range(SWEEPS):
+    for sweep in range(SWEEPS + 1):
         damp = 1 / (1 + site_precision * var_local)
         weight = site_precision * damp
         pull = (site_shift - site_precision * at_g) * damp
         if sweep:
-            precision = (h * weight[:, None]).T @ h
-            rest = h.T @ pull
+            precision, rest = (h * weight[:, None]).T @ h, h.T @ pull
             v = np.linalg.solve(eye + cov @ precision, cov)
             v = (v + v.T) / 2
             g = mean + v @ (rest - precision @ mean)
+        if sweep == SWEEPS:
+            break
         # the policy without prompt i: its site is removed from the posterior of h'g
         var_g = np.einsum("ij,ij->i", h @ v, h)
         keep = 1 / np.maximum(1 - weight * var_g, 1e-6)
@@ -151,19 +148,12 @@ def filter_batch(
         cavity_mean, cavity_var = mean_g + at_g, var_g + var_local
         after = tilted(cavity_mean, cavity_var, right, trials)
         if not sweep:
-            before, log_predicted = (cavity_mean, cavity_var), after.log_z
+            before = (cavity_mean, cavity_var)
         site_precision = np.maximum(1 / after.var - 1 / cavity_var, 0.0)
         site_shift = after.mean / after.var - cavity_mean / cavity_var
-    damp = 1 / (1 + site_precision * var_local)
-    weight = site_precision * damp
-    pull = (site_shift - site_precision * at_g) * damp
-    precision, rest = (h * weight[:, None]).T @ h, h.T @ pull
-    v = np.linalg.solve(eye + cov @ precision, cov)
-    v = (v + v.T) / 2
-    g = mean + v @ (rest - precision @ mean)
     # e and alpha given g: regressions on the logit, whose residual is that of the site
-    with_e = -linear.slope * local.var_e + linear.by_alpha * local.cov
-    with_alpha = -linear.slope * local.cov + linear.by_alpha * local.var_alpha
+    with_e = -linear.slope * local.var_e + linear.mean * local.cov
+    with_alpha = -linear.slope * local.cov + linear.mean * local.var_alpha
     surprise = pull - weight * (h @ g)
     on_g = tied - (with_e * weight)[:, None] * h  # coefficients of e on g
     e_with_g = on_g @ v
@@ -185,7 +175,6 @@ def filter_batch(
         precision=precision,
         shift=rest,
         before=before,
-        log_predicted=log_predicted,
         log_cavity=after.log_z,
         level=cavity_mean / linear.slope + local.e + local.cov,
         var_level=var_g / linear.slope**2,
