@@ -77,6 +77,7 @@ def exact_distribution(
         InputError: for unknown items, too many patterns, or as `prepare` does.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=1.5, b=[-1.0, 0.0, 1.0])
         >>> table = exact_distribution(bank, ["i1", "i2", "i3"], theta=0.0)
         >>> len(table), round(float(table["probability"].sum()), 12)
@@ -141,6 +142,7 @@ def exact_error(
         InputError: as `exact_distribution` does.
 
     Example:
+        >>> from irtcat import ItemBank
         >>> bank = ItemBank.from_parameters(a=1.5, b=[-1.0, 0.0, 1.0])
         >>> round(exact_error(bank, ["i1", "i2", "i3"], theta=0.0), 3)
         0.539
