@@ -133,9 +133,17 @@ def _page(o: Options) -> Output:
     most, n_items = test.document["max_items"], len(test.questions)
     shown = sum(name != question["prompt"] for name, question in test.questions.items())
     asked = f"A test of at most {most} of {n_items} items, {shown} of them with texts"
-    document = {"html": o.html, "module": o.module, "n_items": n_items, "with_texts": shown}
-    document |= {"max_items": most, "bank": test.document["bank"], "config": config.to_json()}
-    return Output({**document, "warning": KEYS_IN_PAGE}, [asked, KEYS_IN_PAGE])
+    document = {
+        "html": o.html,
+        "module": o.module,
+        "n_items": n_items,
+        "with_texts": shown,
+        "max_items": most,
+        "bank": test.document["bank"],
+        "config": config.to_json(),
+        "warning": KEYS_IN_PAGE,
+    }
+    return Output(document, [asked, KEYS_IN_PAGE])
 
 
 def _parameters(o: Options) -> Output:

@@ -101,10 +101,17 @@ def command(o: Options) -> Output:
     o.write("out", frame.assign(**whose, level=o.level).join(_by_group(groups)), "predictions")
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
-    document = {"estimator": o.estimator, "expect": o.expect}
-    document |= {"shared_priors": prediction.shared_priors, "level": o.level, **whose}
-    document |= {"out": o.out, "beats": o.beats, "subjects": records(frame)}
-    document["groups"] = None if groups is None else records(groups)
+    document = {
+        "estimator": o.estimator,
+        "expect": o.expect,
+        "shared_priors": prediction.shared_priors,
+        "level": o.level,
+        **whose,
+        "out": o.out,
+        "beats": o.beats,
+        "subjects": records(frame),
+        "groups": None if groups is None else records(groups),
+    }
     best = frame.sort_values("score", ascending=False, kind="stable")
     columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flag", "estimator"]
     text = [

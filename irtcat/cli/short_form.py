@@ -54,11 +54,21 @@ def command(o: Options) -> Output:
     form = o.call()
     o.write("out", form, "short form")
     frame = form.to_frame()
-    document = {"name": form.name, "n_items": len(form), "all_items": form.n_items}
-    document["n_subjects"] = form.norms.n_subjects
-    document |= {n: getattr(form, n) for n in ("strategy", "expect", "seed", "made", "renew")}
-    document |= {"out": o.out, "about": dict(form.about), "checksum": form.checksum}
-    document["items"] = records(frame)
+    document = {
+        "name": form.name,
+        "n_items": len(form),
+        "all_items": form.n_items,
+        "n_subjects": form.norms.n_subjects,
+        "strategy": form.strategy,
+        "expect": form.expect,
+        "seed": form.seed,
+        "made": form.made,
+        "renew": form.renew,
+        "out": o.out,
+        "about": dict(form.about),
+        "checksum": form.checksum,
+        "items": records(frame),
+    }
     text = [
         f"{len(form)} of {form.n_items} items by {form.strategy}, "
         f"with the norms of {form.norms.n_subjects} subjects",

@@ -237,10 +237,18 @@ def publish(
         name = test_id(document, stored_bank, item_set)
         if service.get(tables.tests, name) is None:
             stored = {"report": report, "exposure": parameters, "notes": items.notes}
-            row = {"id": name, "title": definition.title, "version": definition.version}
-            row |= {"definition": json.dumps(document), "report": json_text(stored)}
-            row |= {"bank": stored_bank, "item_set": item_set, "status": "open"}
-            service.insert(tables.tests, **row, published=service.now())
+            service.insert(
+                tables.tests,
+                id=name,
+                title=definition.title,
+                version=definition.version,
+                definition=json.dumps(document),
+                bank=stored_bank,
+                item_set=item_set,
+                report=json_text(stored),
+                status="open",
+                published=service.now(),
+            )
             service.publish(TestPublished(name, actor))
     return name, report
 

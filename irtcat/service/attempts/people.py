@@ -157,10 +157,19 @@ def issue_ticket(
             person = add_person(service, actor=actor)
         else:
             found(service.get(tables.people, person), "person")
-        ticket, allowed_to = new_id("t"), json.dumps(list(accommodations))
-        row = {"id": ticket, "token": digest_of(token), "test": test, "person": person}
-        row |= {"accommodations": allowed_to, **times, "status": "open", "attempt": ""}
-        service.insert(tables.tickets, **row, created=service.now())
+        ticket = new_id("t")
+        service.insert(
+            tables.tickets,
+            id=ticket,
+            token=digest_of(token),
+            test=test,
+            person=person,
+            accommodations=json.dumps(list(accommodations)),
+            **times,
+            created=service.now(),
+            status="open",
+            attempt="",
+        )
         service.acted(actor, "ticket issued", ticket=ticket, test=test, person=person)
     return Ticket(id=ticket, token=token, person=person)
 

@@ -23,8 +23,12 @@ from irtcat.service.content.qti_xml import (
     required,
 )
 
-TEMPLATES = {"match_correct": "match", "map_response": "map"}
-TEMPLATES |= {"CC2_match": "match", "CC2_map_response": "map"}
+TEMPLATES = {
+    "match_correct": "match",
+    "map_response": "map",
+    "CC2_match": "match",
+    "CC2_map_response": "map",
+}
 """The standard templates that are read, by the name at the end of their address."""
 
 

@@ -198,8 +198,12 @@ class PublishingReport:
 
 
 PLAIN: dict[str, Callable[[Any], Any]] = {
-    **{"definition": str, "bank": str, "n_simulated": int, "seed": int},
-    **{"response_probability": float, "flags": tuple},
+    "definition": str,
+    "bank": str,
+    "n_simulated": int,
+    "seed": int,
+    "response_probability": float,
+    "flags": tuple,
 }
 """How the plain fields of a report are read."""
 

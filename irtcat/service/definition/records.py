@@ -76,8 +76,11 @@ def ids(value: Any, where: str = "", faults: Any = ()) -> tuple[str, ...]:
     return tuple(out)
 
 
-UNITS = dict.fromkeys(("s", "sec", "second"), 1.0) | dict.fromkeys(("min", "minute"), 60.0)
-UNITS |= dict.fromkeys(("h", "hour"), 3600.0)
+UNITS = {
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
+    **dict.fromkeys(("min", "minute"), 60.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+}
 """Seconds of each unit of time; the plural of the long names is accepted too."""
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")

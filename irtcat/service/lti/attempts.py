@@ -135,9 +135,19 @@ def _begin(service: Service, launch: Launch, known: Platform) -> Device:
     except InputError as error:
         raise LaunchError(f"The link's custom parameter is not valid. {error}") from None
     started = begin(service, ticket.token)
-    row = {"attempt": started.attempt, "platform": known.id, "person": person}
-    row |= {"deployment": launch.deployment, "link": launch.link, "line_item": launch.line_item}
-    service.insert(tables.lti_attempts, **row, grade="", version=0, tries=0, due="")
+    service.insert(
+        tables.lti_attempts,
+        attempt=started.attempt,
+        platform=known.id,
+        deployment=launch.deployment,
+        link=launch.link,
+        person=person,
+        line_item=launch.line_item,
+        grade="",
+        version=0,
+        tries=0,
+        due="",
+    )
     service.acted(actor, "LTI attempt begun", attempt=started.attempt, person=person)
     return started
 
