@@ -96,6 +96,8 @@ def test_faults_of_a_file(parameters, tmp_path):
         "expected exposure parameters .* Got the format 'x'": {"format": "x"},
         "damaged": {"limit": {"i1": 1.5}},
         "[d]amaged": {"n_subjects": 2000.5},
+        "dama[g]ed": {"n_subjects": 0},
+        "damag[e]d": {"n_subjects": True},
         "d[a]maged": {"greatest_rate": "0.2"},
         "da[m]aged": {"bank": 5},
         "dam[a]ged": {"config": {"enemies": [1]}},
