@@ -228,20 +228,17 @@ def forms(length, least, most, testlet=None):
 @pytest.mark.parametrize("ends", [((2, 1, 2), (2, 3, 4)), ((2, 2, 2), (2, 2, 2))])
 def test_an_item_is_open_just_where_a_full_test_holds_it(ends):
     """In some sessions of up to five items, against all tests of six items."""
-    config = Config(
+    blank = context(
+        grouped_bank(),
         max_items=6,
         content="bounds",
         group="topic",
         targets={k: (low / 6, high / 6) for k, low, high in zip("xyz", *ends, strict=True)},
     )
-    pool = prepare(grouped_bank(), config, "float64")
     all_forms = list(forms(6, *ends))
-    blank = engine.blank(pool, config, jnp.asarray(STANDARD), None, jnp.zeros(2, "uint32"))
-    sessions = [(), (0,), (2, 3), (2, 3, 4), (5, 6, 7), (0, 1, 5), (0, 2, 3, 5, 6), (0, 1, 5, 6, 7)]
+    sessions = [(), (2, 3), (2, 3, 4), (5, 6, 7), (0, 1, 5), (0, 2, 3, 5, 6), (0, 1, 5, 6, 7)]
     for session in sessions:
-        at = context_of(
-            pool, config, blank._replace(administered=jnp.asarray(asked(*session, n=8)))
-        )
+        at = with_state(blank, administered=asked(*session, n=8))
         values, _, satisfied = open_values(at, jnp.ones(8))
         left = set().union(*[form for form in all_forms if form >= set(session)]) - set(session)
         assert not left or set(np.flatnonzero(np.isfinite(values))) == left, session
