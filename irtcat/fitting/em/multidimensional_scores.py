@@ -158,6 +158,6 @@ def product_score_sums(
             return sums + here.reshape(sums.shape), None
 
         # Without a canonical link there are tables of numbers, rows x nodes x predictors of items.
-        cells = shape[0] * len(line) * (1 if is_canonical else shape[1] * shape[2] // 4)
+        cells = shape[0] * len(line) * (4 if is_canonical else shape[1] * shape[2]) // 4
         sums = fold_rows(add, sums, rows_of_group, n, cells)
     return sums
