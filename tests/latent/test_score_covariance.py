@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from irtcat import fit
+from irtcat._common.compilation import vmap_of
 from irtcat._common.precision import precision
 from irtcat.latent.score_covariance import CanonicalSums, CanonicalTables, canonical_line_covariance
 
@@ -47,9 +48,10 @@ def test_products_of_matrices_are_the_subjects_own_covariances():
         np.testing.assert_allclose(sums.products(tables) - outer, right, atol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.slow_cases("jnp-.")
 @pytest.mark.parametrize("dims", [2, 3])
-def test_lines_are_the_grid_of_all_abilities(dims):
+@pytest.mark.parametrize("xp", [np, jnp], ids=["np", "jnp"])
+def test_lines_are_the_grid_of_all_abilities(xp, dims):
     """Each answer on the line of one ability, posteriors on the product of the lines."""
     rng = np.random.default_rng(dims)
     size, rows, n = 5, 6, 3
@@ -59,16 +61,16 @@ def test_lines_are_the_grid_of_all_abilities(dims):
     basis = np.stack([np.ones((dims, size)), rng.normal(size=(dims, size))], axis=2)
     expected = rng.random((dims, size, n))
     with precision("float64"):
-        tables, middle = jax.vmap(CanonicalTables.centred)(
-            jnp.asarray(basis), jnp.asarray(expected)
+        tables, middle = vmap_of(xp)(CanonicalTables.centred)(
+            xp.asarray(basis), xp.asarray(expected)
         )
         ours = canonical_line_covariance(
-            jnp.asarray(factors),
-            jnp.asarray(ratio.reshape(-1, size)),
-            jnp.asarray(line),
-            jnp.asarray(answers) - middle[:, None],
+            xp.asarray(factors),
+            xp.asarray(ratio.reshape(-1, size)),
+            xp.asarray(line),
+            xp.asarray(answers) - middle[:, None],
             tables,
-            jnp.asarray(weights),
+            xp.asarray(weights),
         )
     at = np.stack(np.meshgrid(*[np.arange(size)] * dims, indexing="ij"), -1).reshape(-1, dims)
     post = np.prod([factors[d][:, at[:, d]] for d in range(dims)], axis=0) * ratio.ravel()
