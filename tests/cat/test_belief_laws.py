@@ -186,7 +186,7 @@ ML, ENDS = {"method": "ml", "constant": "halfway"}, {"constant": "bound"}
 
 def test_drawn_sessions_and_estimates_beyond_the_bounds_compare_all_items():
     n = 48
-    bank = ItemBank.from_parameters(RNG.uniform(0.5, 2, n), RNG.normal(0, 1.5, n))
+    bank = ItemBank.from_parameters(np.linspace(0.5, 2, n), np.linspace(-2, 2, n)[::-1])
     base = GRID | {"max_items": 4}
     for rules, few in (({}, True), ({"sampled": 1.0}, False), (ML, False), (ML | ENDS, True)):
         assert (prepare(bank, Config(**(base | rules))).near is not None) == few

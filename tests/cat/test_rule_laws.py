@@ -66,7 +66,7 @@ def test_divergence_over_an_interval_holds_its_ends():
 
 def test_variance_expected_at_the_estimate_of_items_of_unequal_categories():
     """``sum_k P_k(theta) Var(theta | x, k)`` of items of two and of four categories."""
-    b = np.sort(RNG.normal(size=(6, 3)), axis=1)
+    b = np.sort(np.random.default_rng(4).normal(size=(6, 3)), axis=1)
     b[::2, 1:] = np.nan
     bank = ItemBank.from_thresholds(1.3, b, "graded")
     found = CRITERIA["mepv-plug-in"](context(bank, [1, 4], [2, 0], theta=0.4, max_items=6))
