@@ -390,3 +390,13 @@ def test_refusals():
             FixedItems(("i1",), replayed=rows)
     with pytest.raises(InputError, match="mapping of the fields of FixedItems"):
         Config.from_json({"max_items": 5, "fixed": {"ids": ["i1"]}})
+
+
+def test_a_plan_of_the_fewest_subjects_is_its_subset():
+    """Of 19 subjects replays scale the interval; to choose items they are too few."""
+    config = plan_evaluation(
+        BANK, KNOWN.subset(range(19)), 12, stopping="predicted-width<0.1"
+    ).config
+    assert config.fixed.replayed
+    assert (config.fixed.core, config.fixed.within) == (None, None)
+    assert config.fixed.n_core == 12

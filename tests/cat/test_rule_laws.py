@@ -14,7 +14,7 @@ from irtcat.cat import CONTENT, CRITERIA, EXPOSURE, START, STOPPING, Config, par
 from irtcat.cat.engine.choice import context_of, open_values
 from irtcat.cat.engine.plan import content_plan
 from irtcat.cat.rules.exposure import DEFAULT_CUTS, cell_of, tally
-from irtcat.cat.rules.sampling import chances
+from irtcat.cat.rules.sampling import chances, draw_from
 from irtcat.cat.rules.stopping import glr_ratios
 
 from . import helpers as ref
@@ -197,6 +197,18 @@ def test_chances_of_closed_items_are_0():
     spread = np.where(open_, np.sqrt(p * (1 - p)) @ np.exp(-0.5 * nodes**2), 0)
     wanted = 0.8 * spread / spread.sum() + 0.2 * open_ / open_.sum()
     np.testing.assert_allclose(chance, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(("answer", "most"), [(0, 11 / 12), (-1, 1.0)])
+def test_a_draw_counts_the_answers_before_it(answer, most):
+    """The score after a right answer to the first item, and a wrong one or none to the fourth."""
+    at = context(BANK, [0, 3], [1, answer], stopping="guaranteed", sampled=1.0)
+    before = with_state(at, administered=asked(0))
+    tuning = at.state.bets.tuning
+    draw = draw_from(before, at.state, jnp.asarray(~asked(0)), jnp.asarray(3), tuning)
+    assert float(draw.known_lower) == pytest.approx(1 / 12)
+    assert float(draw.known_upper) == pytest.approx(most)
+    assert float(draw.counts) == (answer >= 0)
 
 
 @pytest.mark.parametrize("thetas", [(), 0.5, [0.5]])

@@ -13,6 +13,8 @@ from irtcat._common.precision import precision
 from irtcat.fitting.em.anchors import Anchors
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.directions import item_directions
+from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.start import category_counts, jittered
 from irtcat.fitting.em.steps import Posteriors, item_scores
 from irtcat.fitting.specification import Specification
@@ -150,3 +152,26 @@ def test_priors_on_slopes_fix_the_scale_of_the_highest_posterior(rng):
     np.testing.assert_allclose(residual.sum(axis=1), 0, atol=0.02)
     np.testing.assert_allclose(by_slope, 0, atol=0.02)
     assert found.converged
+
+
+def test_the_prior_of_a_shared_parameter_moves_to_an_item_that_is_free():
+    precision_, mean, nothing = np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(3, bool)
+    mean[1, 0], precision_[1, 0] = 0.5, 4.0
+    edges = np.full(2, np.inf)
+    cells = np.zeros((3, 2), bool)
+    table = PriorTable(
+        constraints=Constraints(mean, precision_, ~cells, -edges, edges),
+        sparse=nothing,
+        empty=cells.T[:, :3],
+        held=cells,
+        informed=~cells,
+        aside=nothing,
+        scaled=True,
+        few_subjects=False,
+        description={},
+        tied=(0,),
+    )
+    left = table.without(np.array([[False] * 2, [True] * 2, [False] * 2])).constraints
+    np.testing.assert_array_equal(left.prior_precision[:, 0], [4, 0, 0])
+    assert float(left.prior_mean[0, 0]) == 0.5
+    np.testing.assert_array_equal(left.free, [[True] * 2, [False] * 2, [True] * 2])
