@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from irtcat import report as report
     from irtcat import scale as scale
     from irtcat import training as training
-    from irtcat._common.checks import InputError as InputError
+    from irtcat._common.errors import InputError as InputError
     from irtcat.bank import ItemBank as ItemBank
     from irtcat.bank import Population as Population
     from irtcat.bank import factor_loadings as factor_loadings
@@ -73,7 +73,7 @@ else:
         {
             "irtcat": "agreement cat diagnose features harness io leaderboard plot report scale "
             "training",
-            "irtcat._common.checks": "InputError",
+            "irtcat._common.errors": "InputError",
             "irtcat.bank": "ItemBank Population factor_loadings fisher_information rotate "
             "test_information",
             "irtcat.diagnose": "plan_calibration",

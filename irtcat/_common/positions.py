@@ -85,7 +85,7 @@ def positions_of_ids(name: str, wanted: Iterable[Any], ids: Any) -> IntArray:
         [2, 0]
         >>> positions_of_ids("items", ["d"], ["a", "b", "c"])
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: The `items` argument must be among the 3 ids, such as a...
+        irtcat._common.errors.InputError: The `items` argument must be among the 3 ids, such as a...
     """
     texts = list(map(str, wanted))
     known = ids if isinstance(ids, pd.Index) else pd.Index(list(map(str, ids)), dtype=object)

@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
+from irtcat._common.errors import visible
+
 Progress = Callable[[int, int | None, str], None]
 """Called with the steps done, the total number (None: unknown) and the current step."""
 
@@ -223,8 +225,6 @@ class _Lines:
 
     def line(self, elapsed: float) -> str:
         """The state after so many seconds."""
-        from irtcat._common.checks import visible
-
         text = f"{visible(self.text)} ({_duration(elapsed)}"
         if self.total and 0 < self.done <= self.total:
             left = elapsed * (self.total - self.done) / self.done
@@ -259,8 +259,6 @@ class _Bar(_Lines):
             self._update()
 
     def _update(self) -> None:
-        from irtcat._common.checks import visible
-
         text = visible(self.text)
         left = "left" if self.total else ""
         self.bar.update(

@@ -21,7 +21,7 @@ class FileFormat(NamedTuple):
         {'format': 'irtcat-form', 'version': 1}
         >>> forms.check({"format": "irtcat-form", "version": 2}, "a.json")
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: a.json: expected a test form of version 1. Got ...
+        irtcat._common.errors.InputError: a.json: expected a test form of version 1. Got ...
     """
 
     name: str

@@ -34,7 +34,7 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     Example:
         >>> check_target("no-such-folder/items.csv")
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: no-such-folder/items.csv: the folder no-such-folder ...
+        irtcat._common.errors.InputError: no-such-folder/items.csv: the folder no-such-folder ...
     """
     status_of(path)  # raises if the name is not valid for a file
     target = Path(os.path.realpath(path))

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from irtcat._common.errors import visible
 from irtcat._common.numbers import number_in
 from irtcat._common.progress import IS_SHOWN
 from irtcat._version import __version__
@@ -81,8 +82,6 @@ def _escaped_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if hasattr(error, "format_message") and isinstance(getattr(error, "message", None), str):
-            from irtcat._common.checks import visible
-
             error.message = visible(error.message, keep="\n")  # type: ignore[attr-defined]
         raise
 

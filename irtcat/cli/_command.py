@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import typer
 
 from irtcat._common.cache import writable_folder
+from irtcat._common.errors import InputError, shorten, visible
 from irtcat._common.progress import Progress, progress
 from irtcat.cli._input import SCORE_RANGE, read
 from irtcat.cli._options import CSV, FORCE, JSON, READING, Option, option
@@ -318,8 +319,6 @@ class Command:
 
     def _ask(self, given: dict[str, Any]) -> None:
         """Ask whether existing files are to be replaced; raise if not, or if nobody can answer."""
-        from irtcat._common.checks import InputError, visible
-
         for name, row in self.options.items():
             path = given[name] if row.replaces else None
             if path is None or not path.exists():
@@ -349,8 +348,6 @@ class Command:
 
     def _check_files(self, given: dict[str, Any]) -> None:
         """Raise a usage error if a file to write is also read, or is written twice."""
-        from irtcat._common.checks import shorten
-
         rows: dict[Any, Option] = {}
         for name, row in self.options.items():
             value = given[name] if row.names_files else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from irtcat._common.errors import InputError, brief, shorten
 from irtcat._common.numbers import number_in, whole_number_in
 from irtcat.cli._output import warn
 
@@ -45,7 +46,6 @@ def read(
     """
     import irtcat
     from irtcat import datasets
-    from irtcat._common.checks import InputError
 
     if is_bank(source):
         raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
@@ -143,7 +143,6 @@ def read_table(path: Path, kind: str, text: Any = (0,)) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    from irtcat._common.checks import InputError, shorten
     from irtcat._common.positions import first_repeated
     from irtcat.io.text import read_table as read
 
@@ -161,8 +160,6 @@ def read_table(path: Path, kind: str, text: Any = (0,)) -> "pd.DataFrame":
 
 def check_filled(path: "str | Path", ids: "pd.Series") -> None:
     """Raise if a table has a row without an id."""
-    from irtcat._common.checks import InputError
-
     empty = [row for row, text in enumerate(ids, 1) if not text.strip()]
     if empty:
         raise InputError(f"{path}, row {empty[0]}: expected an id. Got an empty cell.")
@@ -171,8 +168,6 @@ def check_filled(path: "str | Path", ids: "pd.Series") -> None:
 def table_column(path: Path, column: str, kind: str) -> "pd.Series":
     """Read a column of a CSV table of subjects or items, indexed by the ids in column 1."""
     import pandas as pd
-
-    from irtcat._common.checks import InputError, shorten
 
     frame = read_table(path, kind)
     names = [str(name) for name in frame.columns[1:]]
@@ -218,7 +213,6 @@ def fixed_parameters(source: str) -> dict[str, Any]:
     """
     import numpy as np
 
-    from irtcat._common.checks import InputError, brief, shorten
     from irtcat.io.text import column_numbers
 
     if not is_file(source):
@@ -256,7 +250,6 @@ def read_subset(path: str, repeatable: bool = True) -> "Subset":
         path: the file.
         repeatable: note how the items were chosen, which imports the strategies.
     """
-    from irtcat._common.checks import InputError
     from irtcat.selection import read_subset
 
     if is_file(path) and zipfile.is_zipfile(path):
@@ -274,7 +267,6 @@ def read_chosen(path: str) -> "Subset | ShortForm":
 def read_form(source: str) -> "ShortForm":
     """Read a short form from a file, or one that is shipped (NAME:ITEMS)."""
     from irtcat import short_forms
-    from irtcat._common.checks import InputError
     from irtcat.prediction import ShortForm
 
     name, _, size = source.partition(":")
@@ -495,8 +487,6 @@ def read_lines(path: Path) -> list[str]:
 
 def read_key(path: Path | None) -> bytes | None:
     """Read the key of a store from a file, or else from the environment; None without either."""
-    from irtcat._common.checks import InputError
-
     key = os.fsencode(os.environ.get(KEY, "")) if path is None else path.read_bytes()
     key = key.rstrip(b"\r\n")
     if path is not None and not key:

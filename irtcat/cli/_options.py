@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from irtcat._common.errors import InputError, argument_error
 from irtcat.cli._input import (
     indexed_table,
     named_texts,
@@ -121,8 +122,6 @@ def check_target(path: Path) -> None:
 
 def check_archive(path: Path) -> None:
     """Raise if a bank or responses cannot be saved to a file."""
-    from irtcat._common.checks import argument_error
-
     check_target(path)
     if path.suffix != ".npz":
         raise argument_error("path", "a file name that ends in .npz", str(path))
@@ -310,8 +309,6 @@ class Option:
 
     def converted(self, convert: Callable[[Any], Any], value: Any) -> Any:
         """The converted value, or a file that was checked; errors name the option."""
-        from irtcat._common.checks import InputError
-
         try:
             return convert(value)
         except typer.BadParameter as error:

@@ -11,6 +11,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
+from irtcat._common.errors import InputError, visible
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -89,8 +91,6 @@ def _has_style(stream: TextIO) -> bool:
 
 def say(text: object = "", end: str = "\n", **style: Any) -> None:
     """Print lines, with control characters escaped, as ids may contain some."""
-    from irtcat._common.checks import visible
-
     print(styled(visible(str(text), keep="\n"), sys.stdout, **style), end=end)
 
 
@@ -168,15 +168,11 @@ def fail_interrupted(kept: str) -> NoReturn:
 
 def _line(text: str) -> str:
     """The text on one line, with control characters escaped."""
-    from irtcat._common.checks import visible
-
     return visible(" ".join(with_options(text).split()))
 
 
 def sentence(error: Exception) -> str | None:
     """The message for the user; None for unexpected errors, which show a traceback."""
-    from irtcat._common.checks import InputError
-
     if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
         return None
     if isinstance(error, OSError):
@@ -292,8 +288,6 @@ def _print_fitted(columns: dict[str, list[str]]) -> list[str]:
 
 def _with_values(table: Table, shown: "pd.DataFrame") -> dict[str, list[str]]:
     """Heading and cells of each column that has values in these rows."""
-    from irtcat._common.checks import visible
-
     columns: dict[str, list[str]] = {}
     for name in map(str, shown.columns):
         values = shown[name].tolist()
@@ -385,8 +379,6 @@ def _shortened(text: str, most: int) -> str:
 def cell(value: Any, decimals: int, column: str, percent: bool = False) -> str:
     """Format a value; a missing one as empty text."""
     import pandas as pd
-
-    from irtcat._common.checks import visible
 
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from irtcat._common.errors import InputError, shorten
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
@@ -183,8 +184,6 @@ def command(o: Options) -> Output:
 
 def _responses(o: Options) -> Any:
     """The responses; of a table of epochs the error says how to read it."""
-    from irtcat._common.checks import InputError
-
     try:
         is_right_wrong = o.responses.is_binary
     except InputError:
@@ -250,7 +249,6 @@ def _read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
 
 def _refuse_epochs(source: str, is_right_wrong: bool) -> None:
     """Raise for a table whose rows are epochs and whose values are not right/wrong answers."""
-    from irtcat._common.checks import InputError
     from irtcat.io.files import columns_of
     from irtcat.training.checkpoint_values import UNITS, is_step
 
@@ -265,7 +263,6 @@ def _read_crowd(source: str, labels: Path | None) -> "Crowd | None":
 
     With the labels, ``source`` is a folder of the members' predictions, or a file of probabilities.
     """
-    from irtcat._common.checks import InputError
     from irtcat.training import crowd
 
     if labels is None and not _input.is_crowd(source):
@@ -285,7 +282,6 @@ def _read_labels(path: Path) -> "pd.Series":
     """Labels by item: the column of a CSV table, or an array, whose items are 0, 1, ...."""
     import pandas as pd
 
-    from irtcat._common.checks import InputError
     from irtcat._files.archives import read_npy
 
     if path.suffix.lower() != ".npy":
@@ -307,7 +303,6 @@ def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "Crowd":
 
     import pandas as pd
 
-    from irtcat._common.checks import InputError, shorten
     from irtcat._files.archives import read_npy
     from irtcat.training.auditing import crowd_of
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from irtcat._common.errors import visible
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
     CALIBRATION,
@@ -152,8 +153,6 @@ def _junit(comparison: "Comparison | SequentialComparison") -> str:
     """One test case, which fails if the new model is worse."""
     from xml.etree import ElementTree
 
-    from irtcat._common.checks import visible
-
     failed = comparison.verdict == "worse"
     counts = {"name": "irtcat compare", "tests": "1", "failures": str(int(failed)), "errors": "0"}
     suite = ElementTree.Element("testsuite", counts)
@@ -202,8 +201,6 @@ def _markdown(comparison: "Comparison | SequentialComparison") -> str:
 
 def _cell(text: str) -> str:
     """A text in a Markdown table: ids may have any character."""
-    from irtcat._common.checks import visible
-
     for letter in "\\`*_{}[]<>|":
         text = text.replace(letter, f"\\{letter}")
     return visible(text)

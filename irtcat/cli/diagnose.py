@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from irtcat._common.errors import InputError
 from irtcat._common.numbers import whole_number_in
 from irtcat.cli._command import Options, Output, Table, by_name, command_of
 from irtcat.cli._input import judge_column, split_texts
@@ -104,7 +105,6 @@ def reruns(o: Options) -> Output:
 )
 def judges(o: Options) -> Output:
     """Show what other judges would change: noise of scores, severity, agreement."""
-    from irtcat._common.checks import InputError
     from irtcat.io.files import place_of
 
     source = o.unread["responses"]
@@ -147,7 +147,6 @@ def _sentences(flags: Iterable[str]) -> list[str]:
 
 def _judges_of(o: Options, source: str, judge: str) -> "Judges":
     """The noise of judges; errors about one of them say where it is."""
-    from irtcat._common.checks import InputError
     from irtcat.diagnose.judge_noise import JudgeError
     from irtcat.io.files import place_of
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from irtcat._common.numbers import whole_number_in
 from irtcat.cli import _input, simulate
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
@@ -86,8 +87,6 @@ def _value(text: str) -> Any:
 
 def _batch_size(text: str) -> int | str:
     """Parse a batch size: a number, or auto or auto:N."""
-    from irtcat._common.numbers import whole_number_in
-
     number = whole_number_in(text)
     if number is None and text.partition(":")[0] != "auto":
         must = f"{text!r} is neither a whole number nor auto."

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from irtcat._common.errors import argument_error
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of, use_compilation_cache
 from irtcat.cli._options import SUBSET, group, option, output, own
@@ -115,7 +116,6 @@ def command(o: Options) -> Output:
 
 def _page(o: Options) -> Output:
     """An adaptive test in a page, from a bank or a short form; the keys are in it."""
-    from irtcat._common.checks import argument_error
     from irtcat.cat import offline_test
     from irtcat.cat.offline.page import KEYS_IN_PAGE
 
@@ -150,7 +150,6 @@ def _parameters(o: Options) -> Output:
     """The item parameters of a bank in the columns of another tool."""
     import pandas as pd
 
-    from irtcat._common.checks import argument_error
     from irtcat.io import DIALECTS, write_parameters
 
     path, bank = o.unread["subset"], _input.read_bank(o.unread["subset"])

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from irtcat._common.errors import InputError
 from irtcat._common.progress import FitProgress
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -241,8 +242,6 @@ def _solver(o: Options) -> Any:
 
 def _predicted(fitted: Any, features: "pd.DataFrame") -> Any:
     """The items of a table of features that nobody answered."""
-    from irtcat._common.checks import InputError
-
     known = set(fitted.bank.item_ids.tolist())
     new = features[[str(item) not in known for item in features.index]]
     if not len(new):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, argument, check_archive, group, option, output
@@ -169,7 +170,6 @@ def command(o: Options) -> Output:
 
 def _are_parameters(o: Options) -> bool:
     """Whether the file has item parameters; raise if options are given that do not go with it."""
-    from irtcat._common.checks import InputError
     from irtcat.io.logs.find import is_log
     from irtcat.io.parameters.files import found_parameters
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from irtcat._common.errors import InputError
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import split_texts
 from irtcat.cli._options import argument, check_figure, own, result
@@ -77,7 +78,6 @@ def _read(path: str) -> "Result":
 def command(o: Options) -> Output:
     """Plot a saved result."""
     from irtcat import plot, report
-    from irtcat._common.checks import InputError
 
     saved = o.result
     description = report.KINDS[saved.kind]
@@ -132,7 +132,6 @@ def _scale_figure(
 ) -> Any:
     """Plot one scale of a folder of irtcat scale, the first if ``scale`` is None."""
     from irtcat import plot
-    from irtcat._common.checks import InputError
 
     banks, tables = saved.value["banks"], saved.value["tables"]
     if not banks:

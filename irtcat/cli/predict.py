@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
@@ -142,8 +143,6 @@ def _by_group(groups: "pd.DataFrame | None") -> "pd.DataFrame":
 
 def _bank_of(o: Options) -> list[str]:
     """The bank to report: that of --bank, or the one of irtcat fit if it has the same items."""
-    from irtcat._common.checks import InputError
-
     if o.unread["bank"] is not None:
         return [o.unread["bank"]]
     if not _input.is_bank(BANK):

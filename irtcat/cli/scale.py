@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from irtcat._common.errors import InputError, shorten
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own
@@ -91,7 +92,6 @@ _rule: Callable[..., Any] = partial(option, source=CARELESS)
 def command(o: Options) -> Output:
     """Build evaluation scales: split, test, drop, refit."""
     from irtcat import plot
-    from irtcat._common.checks import InputError, shorten
     from irtcat._files.folders import OutputFolder
 
     folder = OutputFolder(o.out, "scale")
@@ -151,7 +151,6 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
     import pandas as pd
 
     from irtcat import scale
-    from irtcat._common.checks import InputError, shorten
 
     attention = {}
     for text in o.attention or []:
@@ -224,7 +223,6 @@ def _with_reasons(sources: list[str], ids: Collection[str], kind: str) -> dict[s
     Raises:
         InputError: for an id that the responses do not have.
     """
-    from irtcat._common.checks import InputError, shorten
     from irtcat.scale.exclusion import BY_HAND
 
     reasons: dict[str, str] = {}

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
+from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, MISMATCH, RESPONSES, option, own, result
@@ -76,7 +77,6 @@ def command(o: Options) -> Output:
 
 def _on_scales(o: Options) -> Output:
     """Every subject on every scale of a folder."""
-    from irtcat._common.checks import InputError
     from irtcat.scale import apply
 
     if o.prior is not None or o.groups is not None:

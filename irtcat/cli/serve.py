@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from irtcat._common.errors import InputError
 from irtcat._common.progress import progress
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import read_key
@@ -66,8 +67,6 @@ def part(module: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "irtcat").split(".")[0] == "irtcat":
             raise
-        from irtcat._common.checks import InputError
-
         advice = 'pip install "irtcat[service]"'
         raise InputError(f"The service needs {advice} (no module {error.name}).") from None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from irtcat._common.errors import InputError
 from irtcat.cli._command import Options, Output, by_name, command_of
 from irtcat.cli._input import read_key
 from irtcat.cli._options import KEY_FILE, argument, flag, output, own, result
@@ -238,8 +239,6 @@ def _counts(report: Any) -> tuple[dict[str, int], str]:
 )
 def check(o: Options) -> Output:
     """Verify all digests, and that tables and logs agree; exit 1 if something is wrong."""
-    from irtcat._common.checks import InputError
-
     maintenance = part("operations.maintenance")
     faults: list[str] = []
     with opened(o) as service:

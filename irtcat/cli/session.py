@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from irtcat._common.errors import visible
 from irtcat._common.numbers import whole_number_in
 from irtcat.cli._command import Options, Output, by_name, command_of
 from irtcat.cli._input import read_key, read_plain
@@ -65,8 +66,6 @@ def _read(o: Options, what: "Callable[[StoreFile], T]") -> "T":
 
 def _state(o: Options, session: "Session | SessionStatus", *text: Any, **document: Any) -> Output:
     """The state of the session, on a line or as JSON, and more."""
-    from irtcat._common.checks import visible
-
     about = {"session": session.id, "asked": session.asked, "over": session.is_over}
     line = f"{session.id}: {' '.join(map(visible, session.asked))}"
     after: tuple[Any, ...] = ("session", "status", "--store", o.store, "--id", session.id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from irtcat._common.errors import InputError
 from irtcat._common.numbers import number_in
 from irtcat._common.progress import counted, part_of
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -93,7 +94,6 @@ RULES = group("Rules of the test", CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, 
 
 def read_config(o: Options, **defaults: Any) -> "Config":
     """Build the configuration from a file and the options, which override the file."""
-    from irtcat._common.checks import InputError
     from irtcat._files.reading import read_json
     from irtcat.cat import Config
 

@@ -24,7 +24,7 @@ def imported(module: str, name: str) -> ModuleType:
     Example:
         >>> imported("no_such_harness", "No-such")
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: No-such is not installed. Install it with: pip install ...
+        irtcat._common.errors.InputError: No-such is not installed. Install it with: pip install ...
     """
     try:
         return importlib.import_module(module)

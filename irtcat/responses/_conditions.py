@@ -90,7 +90,7 @@ def check_conditions(
         >>> check_conditions(known, known.assign(num_fewshot=2))
         Traceback (most recent call last):
         ...
-        irtcat._common.checks.InputError: The `responses` argument must be answers under the \
+        irtcat._common.errors.InputError: The `responses` argument must be answers under the \
 conditions \
 of the calibration. Got num_fewshot 2 instead of 0 in task quiz (2 items, x first). Use answers \
 with the same settings (irtcat import --filter, --metric and --num-fewshot choose among those in \

@@ -356,7 +356,7 @@ class Session:
             ['i2']
             >>> Session.from_json(bank, {**document, "seed": 5})
             Traceback (most recent call last):
-            irtcat._common.checks.InputError: The `document` argument must be as to_json wrote ...
+            irtcat._common.errors.InputError: The `document` argument must be as to_json wrote ...
         """
         return cls(read_document(as_bank(bank), document, pool, key, clock))
 

@@ -285,7 +285,7 @@ def offline_test(
         ('mfi', {'label': 'Right', 'response': 1})
         >>> offline_test(bank, Config(max_items=2, exposure="randomesque"))
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: The `config` argument must hold rules that a page has ...
+        irtcat._common.errors.InputError: The `config` argument must hold rules that a page has ...
     """
     if config is None:
         config = Config(max_items=min(30, len(checked_bank(bank, Config()).item_ids)))

@@ -174,7 +174,7 @@ def clean_html(html: str, where: str, url_of: Callable[[str], str] | None = None
         '<p>Two <em>and</em> two</p>'
         >>> clean_html('<script>act()</script>', "item q1")
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: item q1: expected HTML that items can hold. Got <script>.
+        irtcat._common.errors.InputError: item q1: expected HTML that items can hold. Got <script>.
     """
     reader = _Reader(where, url_of)
     try:

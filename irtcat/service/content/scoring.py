@@ -258,7 +258,7 @@ def check_against_bank(items: ItemSet, bank: ItemBank, ids: Sequence[str] | None
         >>> bank = ItemBank.from_parameters(b=[0.0], item_ids=["q1"])
         >>> check_against_bank(ItemSet([item]), bank)
         Traceback (most recent call last):
-        irtcat._common.checks.InputError: The items must fit the bank: item q1 has no key.
+        irtcat._common.errors.InputError: The items must fit the bank: item q1 has no key.
     """
     sizes = dict(zip(bank.item_ids.tolist(), np.asarray(item_categories(bank.model)), strict=True))
     faults = []
