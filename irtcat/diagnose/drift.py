@@ -329,7 +329,6 @@ def _subject_tests(
 ) -> pd.DataFrame:
     """The tests of the subjects."""
     dated, released = np.isfinite(published), data.released
-    top = max(data.responses.n_categories - 1, 1)
     blocks = []
     for rows, residual, weight, information in data.cells():
         information = np.where(dated, information, 0.0)
@@ -341,7 +340,8 @@ def _subject_tests(
         n_before, n_after = is_before.sum(axis=1), is_after.sum(axis=1)
         before = (residual * is_before).sum(axis=1) / np.maximum(n_before, 1)
         after = (residual * is_after).sum(axis=1) / np.maximum(n_after, 1)
-        points, value = 100 * (before - after) / top, (e * weight * residual).sum(axis=1)
+        points = 100 * (before - after) / data.responses.highest
+        value = (e * weight * residual).sum(axis=1)
         blocks.append((n_before, n_after, points, value, (e**2 * information).sum(axis=1)))
     n_before, n_after, points, value, information = map(np.concatenate, zip(*blocks, strict=True))
     enough = np.minimum(n_before, n_after) >= FEWEST_ANSWERS

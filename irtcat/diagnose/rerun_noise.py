@@ -277,7 +277,7 @@ def run_variance(components: pd.DataFrame, p_run: float) -> float:
 
 def moments(responses: Responses) -> TrialCells:
     """Moments of the trials of each response; one of each where none are repeated."""
-    mean = responses.to_numpy() / max(responses.n_categories - 1, 1)
+    mean = responses.to_numpy() / responses.highest
     scores = responses.trial_values
     if responses.trials is None:
         nothing = np.full(mean.shape, np.nan)

@@ -271,7 +271,7 @@ def _redrawn_truth(responses: Responses, items: IntArray, n: int, seed: int) -> 
         counts[:, not_run] = rng.multinomial(
             len(not_run), np.full(len(not_run), 1 / len(not_run)), n
         )
-    x = responses.to_numpy() / max(responses.n_categories - 1, 1)
+    x = responses.to_numpy() / responses.highest
     is_observed = ~np.isnan(x)
     total, n_answered = counts @ np.where(is_observed, x, 0).T, counts @ is_observed.T.astype(float)
     observed_score = np.broadcast_to(full_scores(responses), total.shape)

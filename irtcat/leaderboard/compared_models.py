@@ -291,7 +291,7 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
         mean[present] = exact_shares(values, trials)
     else:
         codes = recode(values[None], source, reference, "responses")[0]
-        mean[present] = np.where(codes < 0, np.nan, codes / max(reference.n_categories - 1, 1))
+        mean[present] = np.where(codes < 0, np.nan, codes / reference.highest)
     n_trials[~np.isnan(mean)] = 1
     if trials is not None:
         n_trials[present] = trials
@@ -418,5 +418,5 @@ def groups_of(
 def _field(calibration: Responses, names: Sequence[str]) -> FloatArray:
     """Answers of the calibrated models other than these."""
     others = ~np.isin(calibration.subject_ids.astype(str), names)
-    scores = calibration.to_numpy() / max(calibration.n_categories - 1, 1)
+    scores = calibration.to_numpy() / calibration.highest
     return scores[others] if others.any() else scores

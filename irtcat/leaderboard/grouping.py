@@ -297,14 +297,14 @@ def step_of(data: Responses) -> float:
     The `unit_of` a category is a whole answer, and that of different numbers of trials a usual one.
     """
     if data.trials is None:
-        return 0.0 if data.is_fractional else 1 / max(data.n_categories - 1, 1)
+        return 0.0 if data.is_fractional else 1 / data.highest
     return 1 / math.lcm(*np.unique(data.trials).tolist()) if data.is_counted else 0.0
 
 
 def answers_of(data: Responses, row: int) -> Answers:
     """A model's answers to all items."""
     trials = np.ones(data.n_items, int) if data.trials is None else data.trials[row].astype(int)
-    x = exact_shares(data.values[row], trials) / max(data.n_categories - 1, 1)
+    x = exact_shares(data.values[row], trials) / data.highest
     scores = None if data.trial_values is None else data.trial_values[row].astype(float)
     return Answers(x, trials, scores)
 

@@ -591,7 +591,7 @@ def pair_variances(responses: Responses, design: str = "random") -> PairVariance
 
     ``sum_l (x_il - x_jl)^2`` over shared items by matrix products, also with missing responses.
     """
-    x = responses.to_numpy() / max(responses.n_categories - 1, 1)
+    x = responses.to_numpy() / responses.highest
     is_observed = observed(responses.values).astype(float)
     x = np.where(is_observed > 0, x, 0.0)
     one, other = np.triu_indices(len(x), 1)

@@ -86,12 +86,12 @@ def leftover(data: Responses, counts: BoolArray, totals: FloatArray, *, own: boo
         totals: sum of the calibrated subjects' scores on each item, and their number, 2 x items.
         own: whether the totals have the subject's own answer, which is then left out.
     """
-    top, rows = max(data.n_categories - 1, 1), []
+    rows = []
     total, n_total = totals[:, counts]
     for block in row_blocks(data.shape):
         values = data.values[block][:, counts]
         seen = observed(values)
-        x = np.where(seen, values, 0) / top
+        x = np.where(seen, values, 0) / data.highest
         n = seen.sum(axis=1).astype(float)
         others = n_total - seen if own else np.broadcast_to(n_total, x.shape)
         share = np.divide(
@@ -111,10 +111,10 @@ def leftover(data: Responses, counts: BoolArray, totals: FloatArray, *, own: boo
 
 def item_totals(data: Responses) -> FloatArray:
     """Sum of the scores on each item, and their number, 2 x items."""
-    top, out = max(data.n_categories - 1, 1), np.zeros((2, data.n_items))
+    out = np.zeros((2, data.n_items))
     for block in row_blocks(data.shape):
         seen = observed(data.values[block])
-        out[0] += data.values[block].sum(axis=0, where=seen, dtype=float) / top
+        out[0] += data.values[block].sum(axis=0, where=seen, dtype=float) / data.highest
         out[1] += seen.sum(axis=0)
     return out
 
@@ -148,10 +148,9 @@ def noise_halves(
         square: sum of the squared weights of all items; by default that of the answered ones.
     """
     n, counts, moments = data.n_subjects, weights > 0, []
-    top = max(data.n_categories - 1, 1)
     for block in row_blocks(data.shape):
         seen = observed(data.values[block]) & counts
-        x = np.where(seen, data.values[block], 0) / top
+        x = np.where(seen, data.values[block], 0) / data.highest
         size = np.maximum(seen.sum(axis=1), 1)
         mean = x.sum(axis=1) / size
         moments.append(
@@ -255,6 +254,6 @@ def _answers(data: Responses, row: int, counts: BoolArray) -> tuple[Answers, Int
     """A subject's answers to the items that count, and their positions."""
     at: IntArray = np.flatnonzero(observed(data.values[row]) & counts)
     n_trials = np.ones(len(at), int) if data.trials is None else data.trials[row, at].astype(int)
-    x = exact_shares(data.values[row, at], n_trials) / max(data.n_categories - 1, 1)
+    x = exact_shares(data.values[row, at], n_trials) / data.highest
     scores = None if data.trial_values is None else data.trial_values[row, at].astype(float)
     return Answers(x, n_trials, scores), at

@@ -178,7 +178,7 @@ class ShortForm:
         data = as_responses_like(responses, "responses", self)
         check_conditions(self.items, data.items, mismatch, source="short form")
         answers = align(data, self.item_ids, self)
-        x = answers.to_numpy() / max(self.n_categories - 1, 1)
+        x = answers.to_numpy() / answers.highest
         if expectation is None or not expectation.direction:
             self._check_answered(x, answers)
         known = read_reruns(reruns, (data,), data, mismatch)

@@ -167,7 +167,7 @@ class Task:
     @cached_property
     def x(self) -> FloatArray:
         """Answers as scores from 0 to 1, subjects x chosen items, NaN where missing."""
-        return self.answers.to_numpy() / max(self.answers.n_categories - 1, 1)
+        return self.answers.to_numpy() / self.answers.highest
 
     @cached_property
     def chosen(self) -> np.ndarray:
@@ -205,8 +205,8 @@ class Task:
     def features(self) -> FloatArray:
         """Answers of those subjects to the chosen items; imputed as in `filled_scores`."""
         if not self.calibration.has_missing:
-            top = max(self.calibration.n_categories - 1, 1)
-            return self.calibration.subset(items=self.chosen).to_numpy()[self.usable] / top
+            answers = self.calibration.subset(items=self.chosen)
+            return answers.to_numpy()[self.usable] / answers.highest
         return filled_scores(self.calibration)[self.usable][:, self.chosen].astype(float)
 
     @cached_property
@@ -355,7 +355,6 @@ def full_scores(responses: Responses, weights: FloatArray | None = None) -> Floa
         >>> full_scores(Responses.from_array([[1, 1, 0, 1], [0, 0, -1, 1]])).round(3).tolist()
         [0.75, 0.333]
     """
-    top = max(responses.n_categories - 1, 1)
     scores = np.full(responses.n_subjects, np.nan)
     for rows in row_blocks(responses.shape):
         values = responses.values[rows]
@@ -367,7 +366,7 @@ def full_scores(responses: Responses, weights: FloatArray | None = None) -> Floa
             size = is_observed.sum(axis=1, dtype=np.float64)
         else:
             total, size = np.where(is_observed, values, 0) @ weights, is_observed @ weights
-        np.divide(total, top * size, out=scores[rows], where=size > 0)
+        np.divide(total, responses.highest * size, out=scores[rows], where=size > 0)
     return scores
 
 

@@ -86,7 +86,7 @@ def scores_by_trial(responses: Responses) -> np.ndarray:
     """Scores from 0 to 1, subjects x items x trials; counted trials are one, their share."""
     if responses.trial_values is not None:
         return responses.trial_values.astype(float)
-    return responses.to_numpy()[:, :, None] / max(responses.n_categories - 1, 1)
+    return responses.to_numpy()[:, :, None] / responses.highest
 
 
 def _combined(

@@ -467,9 +467,8 @@ class Responses:
             >>> Responses.from_array([[0, 1], [2, 1]]).mean_shares(axis=0).tolist()
             [0.5, 0.5]
         """
-        total = np.sum(self.values, axis=axis, where=self.observed, dtype=float)
-        with np.errstate(invalid="ignore"):
-            return total / (self.highest * self.observed.sum(axis=axis))
+        total, n = _sums(self.values, axis)
+        return np.divide(total, self.highest * n, out=np.full(len(n), np.nan), where=n > 0)
 
     @property
     def is_counted(self) -> bool:
@@ -879,12 +878,19 @@ def _with_ids(error: ResponseError, rows: np.ndarray, columns: np.ndarray) -> Re
 
 def _row_means(values: np.ndarray) -> np.ndarray:
     """Mean of the observed values of each row; NaN where there is none."""
-    means = np.full(len(values), np.nan)
+    total, n = _sums(values, 1)
+    return np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+
+
+def _sums(values: np.ndarray, axis: int) -> np.ndarray:
+    """Sum and number of the observed values of each column (axis 0) or row (axis 1)."""
+    sums = np.zeros((2, values.shape[1 - axis]))
     for rows in _matrix.row_blocks(values.shape):
+        at = rows if axis else slice(None)
         mask = _matrix.observed(values[rows])
-        total = values[rows].sum(axis=1, where=mask, dtype=float)
-        np.divide(total, mask.sum(axis=1), out=means[rows], where=mask.any(axis=1))
-    return means
+        sums[0, at] += values[rows].sum(axis=axis, where=mask, dtype=float)
+        sums[1, at] += mask.sum(axis=axis)
+    return sums
 
 
 def _range_of(trials: np.ndarray) -> tuple[int, int, int]:

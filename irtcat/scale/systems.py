@@ -137,7 +137,7 @@ def _saved(folder: Path) -> dict[str, _Finished]:
 def _accuracy(responses: Responses, items: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Share of points of each subject on these items, and the number of answers."""
     columns = np.flatnonzero(np.isin(responses.item_ids.astype(str), items))
-    values = np.asarray(responses.values[:, columns], float) / max(responses.n_categories - 1, 1)
+    values = np.asarray(responses.values[:, columns], float) / responses.highest
     values[values < 0] = np.nan
     n = (~np.isnan(values)).sum(axis=1)
     points = np.nansum(values, axis=1)

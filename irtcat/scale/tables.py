@@ -52,7 +52,7 @@ def items(
     table["status"] = np.where(is_removed, "removed", "retained")
     table["round"] = [reasons[name][0] if name in reasons else np.nan for name in names]
     table["reason"] = [reasons[name][1] if name in reasons else "" for name in names]
-    x = responses.to_numpy() / max(responses.n_categories - 1, 1)
+    x = responses.to_numpy() / responses.highest
     table["n"] = (~np.isnan(x)).sum(axis=0)
     table["proportion_correct"] = np.nansum(x, axis=0) / table["n"].where(table["n"] > 0)
     if bank is not None:

@@ -47,9 +47,8 @@ def centred_scores(responses: Responses) -> Scores:
     item: ``noise`` is the missing share of its cells times its residual variance. An item without
     answers is constant.
     """
-    top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
     x = responses.values.astype(np.float32)
-    x /= np.float32(top)
+    x /= np.float32(responses.highest)
     answers: IntArray = np.full(x.shape[1], len(x))
     noise: FloatArray = np.zeros(x.shape[1])
     if responses.has_missing:

@@ -94,11 +94,10 @@ def choose_disagreement(task: Task) -> Choice:
     answers get small values.
     """
     responses = task.need_responses
-    top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
     count, total, squares = np.zeros((3, responses.n_items))
     for rows in row_blocks(responses.shape):
         is_observed = observed(responses.values[rows])
-        x = np.where(is_observed, responses.values[rows] / top, 0.0)
+        x = np.where(is_observed, responses.values[rows] / responses.highest, 0.0)
         count += is_observed.sum(axis=0)
         total += x.sum(axis=0)
         squares += np.einsum("ij,ij->j", x, x)

@@ -22,7 +22,6 @@ from irtcat._common.progress import Progress
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, check_needs, ranking
 from irtcat.responses import Responses
-from irtcat.responses._matrix import observed, row_blocks
 from irtcat.selection.constraints import Constraints
 from irtcat.selection.dense import Scores, centred_scores
 
@@ -168,22 +167,6 @@ class Choice(NamedTuple):
     in_turn: bool = False
 
 
-def share_right(responses: Responses) -> FloatArray:
-    """Mean score of each item, with graded answers on the scale from 0 to 1; NaN without answers.
-
-    Example:
-        >>> share_right(Responses.from_array([[1, 0, -1], [1, 1, -1]])).tolist()
-        [1.0, 0.5, nan]
-    """
-    top = 1.0 if responses.is_fractional else max(responses.n_categories - 1, 1)
-    count, total = np.zeros((2, responses.n_items))
-    for rows in row_blocks(responses.shape):
-        is_observed = observed(responses.values[rows])
-        count += is_observed.sum(axis=0)
-        total += np.where(is_observed, responses.values[rows], 0).sum(axis=0, dtype=float)
-    return np.divide(total, count * top, out=np.full(len(count), np.nan), where=count > 0)
-
-
 @dataclass(frozen=True, eq=False)
 class Task:
     """A request for items.
@@ -254,7 +237,7 @@ class Task:
     def proportion_correct(self) -> FloatArray:
         """Proportion correct of each item, from the responses, else from the bank."""
         if self.responses is not None:
-            return share_right(self.responses)
+            return self.responses.mean_shares(axis=0)
         if self.bank is not None and "proportion_correct" in self.bank.statistics:
             return self.bank.statistics["proportion_correct"].to_numpy(float)
         raise InputError(

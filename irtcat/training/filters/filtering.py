@@ -41,7 +41,7 @@ from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank, check_needs, ranking
 from irtcat.responses import Responses
 from irtcat.selection.filters import RULES, Band, Rule
-from irtcat.selection.task import item_values, read_groups, share_right
+from irtcat.selection.task import item_values, read_groups
 from irtcat.training.filters.files import RowsWritten, write_ids, write_rows
 from irtcat.training.rows import columns_of, find_kind, rows_at
 
@@ -125,7 +125,7 @@ def _of_responses(
         must = f"a bank or a table with b for the filter {name}"
         advice = "Calibrate them with irtcat.fit(responses).bank."
         raise argument_error("items", must, "Responses", advice)
-    return share_right(responses)
+    return responses.mean_shares(axis=0)
 
 
 def _of_frame(frame: pd.DataFrame, rule: Rule | Band, name: str, column: str | None) -> FloatArray:
