@@ -1,6 +1,7 @@
-"""Packages whose names load on first use, so that a command imports only what it runs.
+"""Imports on first use: of public names, so that commands import what they run, and of extras.
 
-Such a package imports its names for type checkers, and says which module has which:
+A package whose names load on first use imports its names for type checkers, and says which module
+has which:
 
     if TYPE_CHECKING:
         from irtcat.cat.engine.config import Config as Config
@@ -15,6 +16,27 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+from irtcat._common.errors import InputError
+
+
+def optional_module(name: str, missing: str, error: type[InputError] = InputError) -> Any:
+    """A module of a library that irtcat does not require.
+
+    Args:
+        name: the module.
+        missing: the message if it cannot be imported, which says what to install.
+        error: the class of the error.
+
+    Example:
+        >>> optional_module("no_such", "This needs no_such. Install it: pip install no_such.")
+        Traceback (most recent call last):
+        irtcat._common.errors.InputError: This needs no_such. Install it: pip install no_such.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        raise error(missing) from None
 
 
 def lazy_names(

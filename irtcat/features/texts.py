@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, brief, check_count
+from irtcat._common.checks import argument_error, brief, check_count
+from irtcat._common.lazy import optional_module
 
 PATTERNS = {
     "words": r"\w+",
@@ -78,13 +79,8 @@ def text(
 
 def _words(values: pd.Series, max_words: int, min_items: int) -> pd.DataFrame:
     """TF-IDF weights."""
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError:
-        raise InputError(
-            "Weights of words need scikit-learn. Install it with: pip install 'irtcat[text]'."
-        ) from None
-    weights = TfidfVectorizer(
+    missing = "Weights of words need scikit-learn. Install it with: pip install 'irtcat[text]'."
+    weights = optional_module("sklearn.feature_extraction.text", missing).TfidfVectorizer(
         sublinear_tf=True,
         ngram_range=(1, 2),
         max_features=max_words,

@@ -5,7 +5,6 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, time
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, one_line, shorten
+from irtcat._common.lazy import optional_module
 from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
 from irtcat.io.frames import from_file
 from irtcat.responses import Responses
@@ -120,11 +120,8 @@ def _key(sheet: Sheet, path: Path) -> Key:
 
 def _module(path: Path, name: str, what: str) -> Any:
     """A module of the extra."""
-    try:
-        return import_module(name)
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[office]'. Or export the sheet as CSV."
-        raise InputError(f"{path}: reading {what} needs {name}. {advice}") from None
+    advice = "Install it: pip install 'irtcat[office]'. Or export the sheet as CSV."
+    return optional_module(name, f"{path}: reading {what} needs {name}. {advice}")
 
 
 def _sheets(path: Path, max_bytes: int) -> dict[str, Sheet]:

@@ -3,7 +3,6 @@
 from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, shorten
+from irtcat._common.lazy import optional_module
 from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
 from irtcat.responses import Responses, responses_of
 from irtcat.responses._table import (
@@ -81,12 +81,10 @@ INDEX = "__index_level_"
 
 def pyarrow_module(path: Path, name: str) -> Any:
     """A module of pyarrow, with which a file is read."""
-    try:
-        import_module("pyarrow")
-        return import_module(f"pyarrow.{name}")
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[parquet]'."
-        raise InputError(f"{path}: reading Parquet needs pyarrow. {advice}") from None
+    advice = "Install it: pip install 'irtcat[parquet]'."
+    missing = f"{path}: reading Parquet needs pyarrow. {advice}"
+    optional_module("pyarrow", missing)
+    return optional_module(f"pyarrow.{name}", missing)
 
 
 def open_parquet(path: Path) -> Any:

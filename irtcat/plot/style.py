@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import argument_error
+from irtcat._common.lazy import optional_module
 from irtcat._files.writing import check_target, replacing
 
 if TYPE_CHECKING:
@@ -28,14 +29,10 @@ FORMATS = (".png", ".svg", ".pdf")
 
 def new_figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
     """Create an empty figure; raise if matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "Figures need matplotlib, which is not installed. "
-            "Install it with pip install 'irtcat[plot]'."
-        ) from None
-    return Figure(figsize=(width, height), layout=layout)
+    advice = "Install it with pip install 'irtcat[plot]'."
+    missing = f"Figures need matplotlib, which is not installed. {advice}"
+    library = optional_module("matplotlib.figure", missing)
+    return library.Figure(figsize=(width, height), layout=layout)
 
 
 def one_panel(width: float, height: float) -> "tuple[Figure, Axes]":

@@ -4,13 +4,13 @@ Metadata tables of subjects and items are aligned with the ids, and converted to
 """
 
 import sys
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat._common.lazy import optional_module
 
 NATIVE = ("polars", "pyarrow", "modin", "cudf", "dask", "duckdb", "ibis", "pyspark", "sqlframe")
 """Libraries whose frames narwhals reads. Only objects of one of them cause it to be imported."""
@@ -118,10 +118,7 @@ def xarray_of(frame: pd.DataFrame) -> Any:
 
 def imported(library: str) -> Any:
     """A package that irtcat does not require."""
-    try:
-        return import_module(library)
-    except ImportError:
-        raise InputError(f"This needs {library}. Install it: pip install {library}.") from None
+    return optional_module(library, f"This needs {library}. Install it: pip install {library}.")
 
 
 def align_metadata(name: str, frame: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame:

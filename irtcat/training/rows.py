@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error
+from irtcat._common.lazy import optional_module
 from irtcat._common.positions import IdIndex
 from irtcat._common.types import IntArray
 from irtcat.responses._frames import as_pandas
@@ -197,10 +198,5 @@ def arrow_batches(data: Any) -> Iterator[Any]:
 
 def pyarrow() -> Any:
     """Arrow, or an error that names the extra."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise InputError(
-            "Parquet and Arrow files need pyarrow. Install it with: pip install 'irtcat[parquet]'"
-        ) from None
-    return pyarrow
+    missing = "Parquet and Arrow files need pyarrow. Install it with: pip install 'irtcat[parquet]'"
+    return optional_module("pyarrow", missing)

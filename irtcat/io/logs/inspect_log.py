@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irtcat._common.checks import InputError, shorten
+from irtcat._common.lazy import optional_module
 from irtcat._files.archives import Unpacker
 from irtcat._files.reading import parse_json, read_json
 from irtcat.io.logs.format import NEAR, LogFile, LogFormat, Request, Run
@@ -185,13 +186,10 @@ def _members(path: Path, max_bytes: int) -> tuple[Any, list[Any]]:
 
 def _zstd(path: Path) -> Any:
     """Import a zipfile module that unpacks Zstandard members."""
-    try:
-        from backports.zstd import zipfile as with_zstd
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[inspect]'."
-        requirement = "reading .eval logs needs backports.zstd on Python before 3.14"
-        raise MissingExtraError(f"{path}: {requirement}. {advice}") from None
-    return with_zstd
+    advice = "Install it: pip install 'irtcat[inspect]'."
+    requirement = "reading .eval logs needs backports.zstd on Python before 3.14"
+    missing = f"{path}: {requirement}. {advice}"
+    return optional_module("backports.zstd.zipfile", missing, MissingExtraError)
 
 
 def _member(unpacker: Unpacker, info: Any) -> Any:

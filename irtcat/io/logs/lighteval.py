@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from irtcat._common.checks import InputError, brief, shorten
+from irtcat._common.lazy import optional_module
 from irtcat._files.reading import MOST_BYTES, read_json, too_large
 from irtcat.io.logs.format import NEAR, Answers, LogFormat, Request, Run, Skipped
 from irtcat.io.logs.lm_eval import STAMP, document_hash, is_results, spread_stamp
@@ -295,13 +296,10 @@ def _rows(path: Path) -> Iterator[_Row]:
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows as objects, a few hundred at a time."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        advice = "Install it: pip install 'irtcat[parquet]'."
-        requirement = "reading lighteval's details needs pyarrow"
-        raise MissingExtraError(f"{path}: {requirement}. {advice}") from None
+    advice = "Install it: pip install 'irtcat[parquet]'."
+    missing = f"{path}: reading lighteval's details needs pyarrow. {advice}"
+    pa = optional_module("pyarrow", missing, MissingExtraError)
+    parquet = optional_module("pyarrow.parquet", missing, MissingExtraError)
     with path.open("rb") as stream:
         if stream.read(4) != b"PAR1" or stream.seek(0, 2) < 12:
             raise InputError(f"{path}: expected a Parquet file. Got something else.")
