@@ -15,6 +15,7 @@ from irtcat._common.errors import brief as brief
 from irtcat._common.errors import one_line as one_line
 from irtcat._common.errors import shorten as shorten
 from irtcat._common.errors import visible as visible
+from irtcat._common.types import FloatArray
 
 DUPLICATES = ("refuse", "first", "suffix")
 """What can be done with repeated ids."""
@@ -27,6 +28,24 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
         raise argument_error(name, f"one of {', '.join(options)}", value)
 
 
+def float_array(name: str, must: str, value: Any) -> FloatArray:
+    """Convert to an array of floats, or raise.
+
+    Args:
+        name: the argument's name.
+        must: what it must be, to follow "must be".
+        value: the value received.
+
+    Example:
+        >>> float_array("weights", "numbers", ["1", 2])
+        array([1., 2.])
+    """
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise argument_error(name, must, value) from None
+
+
 def finite_vector(name: str, value: Any) -> np.ndarray:
     """Convert a number or a sequence to a vector of finite numbers, or raise.
 
@@ -34,10 +53,7 @@ def finite_vector(name: str, value: Any) -> np.ndarray:
         >>> finite_vector("theta", 1)
         array([1.])
     """
-    try:
-        vector = np.atleast_1d(np.asarray(value, float))
-    except (TypeError, ValueError):
-        raise argument_error(name, "a number or a vector of numbers", value) from None
+    vector = np.atleast_1d(float_array(name, "a number or a vector of numbers", value))
     if vector.ndim != 1 or not np.isfinite(vector).all():
         raise argument_error(name, "a number or a vector of finite numbers", value)
     return vector

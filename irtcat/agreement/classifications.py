@@ -16,6 +16,7 @@ from irtcat._common.checks import (
     argument_error,
     check_choice,
     check_interval,
+    float_array,
     is_number,
 )
 from irtcat._common.types import FloatArray
@@ -141,10 +142,7 @@ def _kappa(repeated: FloatArray) -> float:
 
 
 def _checked_cuts(cuts: Any) -> FloatArray:
-    try:
-        values = np.atleast_1d(np.asarray(cuts, float))
-    except (TypeError, ValueError):
-        raise argument_error("cuts", "one number, or several in rising order", cuts) from None
+    values = np.atleast_1d(float_array("cuts", "one number, or several in rising order", cuts))
     rising = values.ndim == 1 and len(values) > 0 and bool((np.diff(values) > 0).all())
     if not rising or not np.isfinite(values).all():
         raise argument_error("cuts", "one finite number, or several in rising order", cuts)
@@ -152,10 +150,7 @@ def _checked_cuts(cuts: Any) -> FloatArray:
 
 
 def _vector(name: str, value: Any, n: int | None = None) -> FloatArray:
-    try:
-        vector = np.asarray(value, float)
-    except (TypeError, ValueError):
-        raise argument_error(name, "a vector of numbers", value) from None
+    vector = float_array(name, "a vector of numbers", value)
     if vector.ndim != 1 or len(vector) == 0 or (n is not None and len(vector) != n):
         must = "a vector of numbers" if n is None else f"a vector of {n} numbers, as many as theta"
         raise argument_error(name, must, f"an array of shape {vector.shape}")

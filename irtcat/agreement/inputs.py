@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat._common.checks import InputError, argument_error, float_array, shorten
 from irtcat._common.types import FloatArray, IntArray
 
 
@@ -263,10 +263,7 @@ def number_pairs(x: Any, y: Any) -> tuple[FloatArray, FloatArray]:
 
 def number_vector(name: str, values: Any) -> FloatArray:
     """A vector of finite numbers, or an error that names the first bad position."""
-    try:
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise argument_error(name, "a list of numbers", values) from None
+    vector = float_array(name, "a list of numbers", values)
     if vector.ndim != 1:
         raise argument_error(name, "one list of numbers", f"an array of shape {vector.shape}")
     invalid = ~np.isfinite(vector)

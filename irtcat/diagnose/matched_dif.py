@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, brief, check_choice, check_count, check_interval
+from irtcat._common.checks import (
+    argument_error,
+    brief,
+    check_choice,
+    check_count,
+    check_interval,
+    float_array,
+)
 from irtcat._common.per_item import column_error, has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
@@ -301,10 +308,7 @@ def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
             twice = brief(matching.index[matching.index.duplicated()][0])
             raise argument_error("matching", "one value for each subject", f"two for {twice}")
         matching = matching.reindex(responses.subject_ids.astype(str))
-    try:
-        values = np.asarray(matching, float)
-    except (TypeError, ValueError):
-        raise argument_error("matching", "numbers, one a subject", matching) from None
+    values = float_array("matching", "numbers, one a subject", matching)
     if values.shape != (responses.n_subjects,):
         must = f"one number for each of {responses.n_subjects} subjects"
         raise argument_error("matching", must, f"shape {values.shape}")

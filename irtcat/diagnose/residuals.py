@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.checks import argument_error, check_choice, float_array
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -81,10 +81,7 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
             raise argument_error("abilities", "of the subjects of the responses", "other subjects")
         theta = abilities.theta
     else:
-        try:
-            theta = np.asarray(abilities, float)
-        except (TypeError, ValueError):
-            raise argument_error("abilities", "numbers, one per subject", abilities) from None
+        theta = float_array("abilities", "numbers, one per subject", abilities)
     shape = (data.responses.n_subjects, *np.shape(data.bank.population.mean))
     if np.shape(theta) != shape:
         raise argument_error("abilities", f"of shape {shape}", np.shape(theta))

@@ -18,6 +18,7 @@ from irtcat._common.checks import (
     brief,
     check_choice,
     check_count,
+    float_array,
     is_number,
 )
 from irtcat._common.per_item import by_id, has_ids
@@ -42,10 +43,7 @@ def whole_scores(name: str, data: Any) -> tuple[IntArray, int]:
             must, got = "without missing answers", [f"{data.n_missing} missing"]
             raise argument_error(name, must, got, "Leave out these subjects, or count them wrong.")
         return data.values.sum(axis=1, dtype=int), data.n_items * data.highest
-    try:
-        values = np.asarray(data, float)
-    except (TypeError, ValueError):
-        raise argument_error(name, "whole scores, or responses", data) from None
+    values = float_array(name, "whole scores, or responses", data)
     if values.ndim != 1 or len(values) < 2:
         raise argument_error(name, "at least 2 scores, one a subject", np.shape(values))
     wrong = ~((values >= 0) & (values <= MAX_SCORE) & (values % 1 == 0))
@@ -132,10 +130,7 @@ class Equated:
             >>> equate([1, 2, 3], [2, 3, 4], "mean").convert([0, 3]).tolist()
             [1.0, 4.0]
         """
-        try:
-            values = np.asarray(scores, float)
-        except (TypeError, ValueError):
-            raise argument_error("scores", "whole scores", scores) from None
+        values = float_array("scores", "whole scores", scores)
         known = ~np.isnan(values)
         inside = np.isin(values[known], self.table.index)
         if not inside.all():

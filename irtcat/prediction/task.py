@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, float_array
 from irtcat._common.per_item import per_item
 from irtcat._common.positions import places_of, positions_of_ids
 from irtcat._common.progress import FitProgress, Progress
@@ -425,10 +425,7 @@ def _of_groups(weights: Mapping[Any, Any], labels: np.ndarray | None) -> FloatAr
 
 
 def _numbers(weights: Any) -> FloatArray:
-    try:
-        return np.asarray(weights, float)
-    except (TypeError, ValueError):
-        raise argument_error("weights", "finite numbers of at least 0", weights) from None
+    return float_array("weights", "finite numbers of at least 0", weights)
 
 
 def normalised(weights: FloatArray) -> FloatArray:

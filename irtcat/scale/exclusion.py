@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, brief, check_count, check_positive, shorten
+from irtcat._common.checks import (
+    argument_error,
+    brief,
+    check_count,
+    check_positive,
+    float_array,
+    shorten,
+)
 from irtcat._common.types import BoolArray
 from irtcat.responses import Responses
 
@@ -166,10 +173,7 @@ def _times(seconds: Any, subjects: pd.Index) -> np.ndarray:
         if not ids.isin(names).any():
             raise argument_error("seconds", "of the subjects", shorten(seconds.index.tolist()))
         seconds = seconds.set_axis(ids).reindex(names)
-    try:
-        times = np.asarray(seconds, float)
-    except (TypeError, ValueError):
-        raise argument_error("seconds", "numbers", seconds) from None
+    times = float_array("seconds", "numbers", seconds)
     if times.shape != (len(subjects),):
         must = f"a Series by subject, or {len(subjects)} numbers"
         raise argument_error("seconds", must, f"an array of shape {times.shape}")

@@ -14,6 +14,7 @@ from irtcat._common.checks import (
     check_choice,
     check_count,
     check_positive,
+    float_array,
     is_whole,
 )
 from irtcat._common.per_item import by_id, has_ids, per_item
@@ -81,10 +82,7 @@ def _limits(quotas: Any, names: list[str], sizes: IntArray) -> tuple[IntArray, I
 def _costs(values: np.ndarray) -> FloatArray:
     """Costs as finite, non-negative numbers."""
     must = "finite numbers of at least 0, one per item"
-    try:
-        costs = np.asarray(values, float)
-    except (TypeError, ValueError):
-        raise argument_error("costs", must, values) from None
+    costs = float_array("costs", must, values)
     if not np.isfinite(costs).all() or (costs < 0).any():
         raise argument_error("costs", must, costs[~(costs >= 0) | np.isinf(costs)])
     return costs

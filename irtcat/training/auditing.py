@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat._common.checks import InputError, argument_error, float_array, shorten
 from irtcat._common.progress import ProgressOption
 from irtcat.diagnose import labels as ranking
 from irtcat.diagnose.labels import LabelRanking
@@ -123,10 +123,7 @@ def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.I
         if len(set(shapes)) > 1:
             raise argument_error("pred_probs", "matrices of one shape", shapes)
         return np.concatenate([matrix for matrix, _, _ in read]), columns, index
-    try:
-        array = np.asarray(pred_probs, float)
-    except (TypeError, ValueError):
-        raise argument_error("pred_probs", "numbers in rows of equal length", pred_probs) from None
+    array = float_array("pred_probs", "numbers in rows of equal length", pred_probs)
     members = array[None] if array.ndim == 2 else array
     if members.ndim != 3 or members.shape[1] != n or 0 in members.shape:
         of_two = "For two classes pass np.column_stack([1 - p, p])."

@@ -15,6 +15,7 @@ from irtcat._common.checks import (
     check_choice,
     check_ids,
     check_unique,
+    float_array,
     shorten,
 )
 from irtcat._common.types import FloatArray, IntArray
@@ -253,10 +254,7 @@ def _read(source: Any, unit: str, columns: Mapping[str, str]) -> _Raw:
 
 def _from_array(source: Any) -> _Raw:
     """A matrix."""
-    try:
-        values = np.asarray(source, float)
-    except (TypeError, ValueError):
-        raise argument_error("values", "numbers in rows of equal length", source) from None
+    values = float_array("values", "numbers in rows of equal length", source)
     if values.ndim != 2 or 0 in values.shape:
         raise argument_error("values", "checkpoints x items", f"shape {values.shape}")
     return _Raw(values, None, None, None, lambda row, column: f"row {row + 1}, column {column + 1}")

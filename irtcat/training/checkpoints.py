@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, check_count, check_interval, is_number
+from irtcat._common.checks import (
+    InputError,
+    argument_error,
+    check_count,
+    check_interval,
+    float_array,
+    is_number,
+)
 from irtcat._common.per_item import has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
@@ -379,10 +386,7 @@ def _tokens(tokens: Any, unit: str, item_ids: np.ndarray) -> FloatArray:
         raise argument_error("tokens", f"given with one of {', '.join(sums)}", unit)
     if isinstance(tokens, pd.Series) and has_ids(tokens):
         tokens = tokens.set_axis(tokens.index.map(str)).reindex(item_ids)
-    try:
-        numbers = np.asarray(tokens, float)
-    except (TypeError, ValueError):
-        raise argument_error("tokens", "one whole number per item", tokens) from None
+    numbers = float_array("tokens", "one whole number per item", tokens)
     if numbers.shape != item_ids.shape:
         must = f"{len(item_ids)} whole numbers, one per item"
         raise argument_error("tokens", must, f"shape {numbers.shape}")

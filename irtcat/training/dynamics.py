@@ -32,6 +32,7 @@ from irtcat._common.checks import (
     check_count,
     check_ids,
     check_unique,
+    float_array,
     is_number,
     is_whole,
     shorten,
@@ -534,10 +535,7 @@ def _flags(n: IntArray, never_learned: np.ndarray) -> np.ndarray:
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values, float)
-    except (TypeError, ValueError):
-        raise argument_error(name, "numbers in rows of equal length", values) from None
+    return float_array(name, "numbers in rows of equal length", values)
 
 
 def _from_probabilities(probabilities: Any, labels: Any, n: int) -> _Epoch:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, float_array
 from irtcat._common.per_item import column_error, in_order
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import Population
@@ -185,10 +185,7 @@ def check_theta(responses: Responses, theta: Any) -> FloatArray:
             raise argument_error("theta", "one number a subject", f"{theta.theta.shape[1]}")
         theta = pd.Series(theta.theta, index=pd.Index(theta.subject_ids, dtype=object))
     theta = in_order("theta", theta, ids, "subject", "number")
-    try:
-        values = np.asarray(theta, float)
-    except (TypeError, ValueError):
-        raise argument_error("theta", "numbers", theta) from None
+    values = float_array("theta", "numbers", theta)
     if values.shape != (len(ids),):
         raise argument_error("theta", f"{len(ids)} numbers, one a subject", values.shape)
     if not np.isfinite(values).all():

@@ -14,6 +14,7 @@ from irtcat._common.checks import (
     check_count,
     check_ids,
     check_unique,
+    float_array,
     is_number,
     is_whole,
 )
@@ -240,10 +241,7 @@ def _of_frame(frame: pd.DataFrame, items: Items) -> FloatArray:
 def _of_array(features: Any, n: int) -> FloatArray:
     """An array of features."""
     must = f"{n} rows of numbers, one for each prompt"
-    try:
-        matrix = np.asarray(features, float)
-    except (TypeError, ValueError):
-        raise argument_error("features", must, features) from None
+    matrix = float_array("features", must, features)
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2 or len(matrix) != n or not matrix.shape[1]:
         raise argument_error("features", must, f"shape {np.shape(features)}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, brief
+from irtcat._common.checks import argument_error, brief, float_array
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
 LEAST_SQUARES = 1e-9
@@ -177,10 +177,7 @@ def _matrix(name: str, values: Any, n: int) -> FloatArray:
 
 def as_numbers(name: str, values: Any, n: int) -> FloatArray:
     """A vector of n numbers, or raise."""
-    try:
-        vector = np.asarray(values, float)
-    except (TypeError, ValueError):
-        raise argument_error(name, "numbers", values) from None
+    vector = float_array(name, "numbers", values)
     if vector.shape != (n,):
         raise argument_error(name, f"{n} numbers, one for each id", f"shape {vector.shape}")
     return vector
