@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.checks import argument_error, check_choice, float_array
 from irtcat._common.types import FloatArray
 
 
@@ -78,10 +78,7 @@ def adjust(p: Any, correction: str) -> FloatArray:
 
 def _p_values(p: Any) -> FloatArray:
     """A copy of the p-values, checked."""
-    try:
-        values = np.array(p, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise argument_error("p", "p-values", p) from None
+    values = float_array("p", "p-values", p).copy()
     invalid = (values < 0) | (values > 1)
     if invalid.any():
         raise argument_error("p", "p-values between 0 and 1", values[invalid][0])

@@ -191,10 +191,7 @@ def _read_table(
 def _matrix(name: str, values: Any) -> FloatArray:
     """A non-empty matrix of finite numbers of at least 0, not all 0."""
     must = "a table of numbers of at least 0"
-    try:
-        table = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise argument_error(name, must, values) from None
+    table = float_array(name, must, values).copy()
     if table.ndim != 2 or 0 in table.shape:
         raise argument_error(name, must, f"an array of shape {table.shape}")
     invalid = ~(np.isfinite(table) & (table >= 0))

@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_count, check_interval, is_number
+from irtcat._common.checks import (
+    argument_error,
+    check_count,
+    check_interval,
+    float_array,
+    is_number,
+)
 from irtcat._common.per_item import by_id
 from irtcat._common.types import FloatArray
 
@@ -276,12 +282,10 @@ def _are_ids(index: pd.Index, ids: pd.Index) -> bool:
 
 def _matrix(name: str, values: Any) -> FloatArray:
     """A matrix of numbers, NaN where missing."""
-    try:
-        matrix = np.asarray(values, float)
-    except (TypeError, ValueError):
-        matrix = np.zeros(0)
+    must = "a matrix of numbers"
+    matrix = float_array(name, must, values)
     if matrix.ndim != 2 or not matrix.size:
-        raise argument_error(name, "a matrix of numbers", values)
+        raise argument_error(name, must, values)
     return matrix
 
 
@@ -352,12 +356,10 @@ def labelling_probabilities(uncertainty: Any, n_labels: int) -> FloatArray:
 
 def _vector(name: str, values: Any) -> FloatArray:
     """Numbers, NaN where missing."""
-    try:
-        vector = np.asarray(values, float)
-    except (TypeError, ValueError):
-        vector = np.zeros((0, 0))
+    must = "a list of numbers"
+    vector = float_array(name, must, values)
     if vector.ndim != 1 or is_number(values):
-        raise argument_error(name, "a list of numbers", values)
+        raise argument_error(name, must, values)
     return vector
 
 

@@ -14,6 +14,7 @@ from irtcat._common.checks import (
     check_choice,
     check_interval,
     check_positive,
+    float_array,
 )
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement.inputs import JointRatings, has_natural_order, read_counts, read_joint
@@ -219,10 +220,7 @@ def _distances(distance: Any, joint: JointRatings, ordered: bool) -> FloatArray:
         steps = np.abs(np.arange(k)[:, None] - np.arange(k)).astype(np.float64)
         return steps if distance == "linear" else steps**2
     must = f"a {k} x {k} matrix of finite numbers of at least 0 with zeros on the diagonal"
-    try:
-        d = np.array(distance, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise argument_error("distance", must, distance) from None
+    d = float_array("distance", must, distance).copy()
     if d.shape != (k, k):
         raise argument_error("distance", must, f"an array of shape {d.shape}")
     if not (np.isfinite(d) & (d >= 0)).all() or np.diag(d).any():

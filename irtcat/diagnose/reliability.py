@@ -15,6 +15,7 @@ from irtcat._common.checks import (
     check_interval,
     check_positive,
     finite_vector,
+    float_array,
     is_number,
 )
 from irtcat._common.types import FloatArray, IntArray
@@ -641,12 +642,9 @@ def _keats(responses: ResponsesLike) -> tuple[int, float]:
 
 def _scaled(scaled: Any, n_scores: int) -> FloatArray:
     """The scaled scores, one for each sum score."""
-    try:
-        values = np.asarray(scaled, float)
-    except (TypeError, ValueError):
-        values = np.empty(0)
+    must = f"{n_scores} numbers, one for each sum score from 0"
+    values = float_array("scaled", must, scaled)
     if values.shape != (n_scores,) or not np.isfinite(values).all():
-        must = f"{n_scores} numbers, one for each sum score from 0"
         raise argument_error("scaled", must, scaled)
     return values
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from irtcat._common.checks import argument_error, finite_vector
+from irtcat._common.checks import argument_error, finite_vector, float_array
 from irtcat._common.compilation import jit, namespace
 from irtcat._common.types import BoolArray, FloatArray
 
@@ -569,10 +569,7 @@ def ability_points(theta: Any, dims: int) -> np.ndarray:
     if dims == 1:
         return finite_vector("theta", theta)
     must = f"a subjects x {dims} matrix of finite numbers, one column per dimension"
-    try:
-        points = np.atleast_2d(np.asarray(theta, float))
-    except (TypeError, ValueError):
-        raise argument_error("theta", must, theta) from None
+    points = np.atleast_2d(float_array("theta", must, theta))
     if points.ndim != 2 or points.shape[1] != dims or not np.isfinite(points).all():
         raise argument_error("theta", must, np.asarray(theta).tolist())
     return points

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.checks import argument_error, check_choice, float_array
 from irtcat._common.types import FloatArray
 from irtcat.models.base import ItemModel
 from irtcat.models.graded import Graded
@@ -85,12 +85,7 @@ def categorical_items(model: str, a: Any, b: Any) -> ItemModel:
 
 def _matrix(name: str, value: Any) -> FloatArray:
     """Rows of numbers, NaN only at their ends, none all NaN."""
-    try:
-        matrix = np.asarray(value, float)
-    except (TypeError, ValueError):
-        raise argument_error(
-            name, "rows of numbers of equal length (pad with NaN)", value
-        ) from None
+    matrix = float_array(name, "rows of numbers of equal length (pad with NaN)", value)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise argument_error(name, "a matrix with a row for each item", f"shape {matrix.shape}")
     absent = np.isnan(matrix)

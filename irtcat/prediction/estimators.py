@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error
+from irtcat._common.checks import argument_error, float_array
 from irtcat._common.positions import places_of
 from irtcat._common.registry import Registry
 from irtcat._common.types import FloatArray
@@ -150,16 +150,13 @@ def read_drawn(
 
 def _chances(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
     """The probabilities in the order of the subset's items."""
-    try:
-        chances = np.asarray(drawn, float)
-    except (TypeError, ValueError):
-        chances = np.empty(0)
+    must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
+    chances = float_array("drawn", must, drawn)
     with np.errstate(invalid="ignore"):
         if (
             chances.shape != new.shape
             or not ((chances > 0) & (chances <= 1) | np.isnan(chances)).all()
         ):
-            must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
             raise argument_error("drawn", must, drawn)
     positions = places_of(item_ids, new.item_ids)
     return np.where(positions >= 0, chances[:, positions], np.nan)

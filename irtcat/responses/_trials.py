@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error, brief
+from irtcat._common.checks import InputError, argument_error, brief, float_array
 from irtcat._common.per_item import by_id
 from irtcat.responses._matrix import aligned_empty, row_blocks
 
@@ -61,10 +61,8 @@ def spread_trials(trials: Any, subject_ids: np.ndarray, item_ids: np.ndarray) ->
         rows = by_id("trials", trials, subject_ids, "subject", "row")
         trials = by_id("trials", rows.T, item_ids, "item", "column").T.to_numpy()
     shape = (len(subject_ids), len(item_ids))
-    try:
-        numbers = np.nan_to_num(np.asarray(trials, float), nan=0.0, posinf=-1)
-    except (TypeError, ValueError):
-        raise argument_error("trials", "whole numbers", trials) from None
+    numbers = float_array("trials", "whole numbers", trials)
+    numbers = np.nan_to_num(numbers, nan=0.0, posinf=-1)
     if numbers.shape not in ((), shape[1:], shape):
         must = f"one number, {shape[1]} numbers (one per item) or a matrix of shape {shape}"
         raise argument_error("trials", must, f"shape {numbers.shape}")
