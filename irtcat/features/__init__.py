@@ -4,15 +4,13 @@
 table of texts.
 """
 
+# ruff: noqa: F401
+# Names besides those of `__all__` are for irtcat's other packages: they may change in any release.
+
 from irtcat._common.lazy import public_names
-from irtcat.features.design import Design as Design
-from irtcat.features.design import check_features as check_features
-from irtcat.features.design import design_of as design_of
+from irtcat.features.design import Design, check_features, design_of
 from irtcat.features.texts import text
 
 __all__ = ["text"]
-
-INTERNAL = ("Design", "check_features", "design_of")
-"""What other parts of the package import."""
 
 __dir__ = public_names(__name__)

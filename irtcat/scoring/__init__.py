@@ -1,5 +1,8 @@
 """Abilities of subjects: the posterior, and the estimates drawn from it."""
 
+# ruff: noqa: F401
+# Names besides those of `__all__` are for irtcat's other packages: they may change in any release.
+
 from irtcat._common.lazy import public_names
 from irtcat.scoring.ability import Ability
 from irtcat.scoring.estimators import METHODS
@@ -19,24 +22,5 @@ from irtcat.scoring.scorer import match, score
 from irtcat.scoring.sum_scores import log_score_probabilities, sum_score_table
 
 __all__ = ["METHODS", "Ability", "plausible_values", "score", "sum_score_table"]
-
-INTERNAL = (
-    bias_slope,
-    changes_too_fast,
-    group_labels,
-    log_score_probabilities,
-    match,
-    mixture_note,
-    posterior,
-    row_blocks,
-    refuse_versions,
-    standardised,
-    subject_labels,
-    subject_priors,
-    tied_nodes,
-    warn_of_mixture,
-    with_versions,
-)
-"""For irtcat's other packages: these may change in any release."""
 
 __dir__ = public_names(__name__)
