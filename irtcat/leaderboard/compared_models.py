@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error, brief
-from irtcat._common.positions import positions_of_ids
+from irtcat._common.positions import places_of, positions_of_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.io.convert import as_responses_like
 from irtcat.prediction.answers import recode
@@ -275,9 +275,7 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
     """A model's scores on the reference's items, 0 to 1, with its trials."""
     row = int(np.flatnonzero(source.subject_ids == name)[0])
     n_items = reference.n_items
-    positions = pd.Index(np.asarray(source.item_ids, str)).get_indexer(
-        pd.Index(np.asarray(reference.item_ids, str))
-    )
+    positions = places_of(reference.item_ids, source.item_ids)
     present = positions >= 0
     at = positions[present]
     mean = np.full(n_items, np.nan)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import ItemBank
 from irtcat.bank.item_states import with_states
@@ -93,14 +94,9 @@ def known_categories(
 ) -> IntArray:
     """Number of categories of each item; anchor items take theirs from the bank."""
     categories = observed_categories.copy()
-    at = _item_columns(bank, responses)
+    at = places_of(bank.item_ids, responses.item_ids)
     categories[at] = item_categories(bank.model)
     return categories
-
-
-def _item_columns(bank: ItemBank, responses: Responses) -> IntArray:
-    """Columns of the bank's items in the responses."""
-    return pd.Index(np.asarray(responses.item_ids, str)).get_indexer(pd.Index(bank.item_ids))
 
 
 def anchor_items(
@@ -109,7 +105,7 @@ def anchor_items(
     """Parameters of the anchor items, in the rows of the responses' items."""
     names = list(column_names(template))
     params = np.full((responses.n_items, len(names)), np.nan)
-    at = _item_columns(bank, responses)
+    at = places_of(bank.item_ids, responses.item_ids)
     anchor_params = bank.parameters()
     columns = [names.index(name) for name in column_names(bank.model)]
     params[np.ix_(at, np.array(columns))] = (
