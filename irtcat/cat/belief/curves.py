@@ -228,7 +228,8 @@ def _curves_of(log_p: Array, information: Array, warm: Array | None, top: Array)
     entropy = -(p * jnp.where(p > 0, log_p, 0)).sum(axis=1)
     score = jnp.arange(p.shape[1], dtype=p.dtype) / top[:, None]
     mean, square = ((p * power[:, :, None]).sum(axis=1) for power in (score, score**2))
-    return Curves(log_p, p, information, entropy, warm, mean, jnp.maximum(square - mean**2, 0))
+    variance = jnp.maximum(square - mean**2, 0)
+    return Curves(log_p, p, information, entropy, warm, mean=mean, variance=variance)
 
 
 def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:

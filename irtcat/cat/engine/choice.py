@@ -34,7 +34,7 @@ BRANCHES = 16
 
 def context_of(pool: Pool, config: Config, state: CatState) -> Context:
     """The input of the rules for a session."""
-    return Context(pool, config, state, state.log_like, state.theta, state.se)
+    return Context(pool, config, state, state.log_like, state.theta, se=state.se)
 
 
 def open_values(context: Context, values: Array) -> tuple[Array, dict[str, Array], Array]:
