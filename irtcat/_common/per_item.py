@@ -46,8 +46,7 @@ def by_id(
     wanted = pd.Index([str(key) for key in ids], dtype=object)
     repeated = index[index.duplicated()].intersection(wanted)
     if len(repeated):
-        got = f"several for {repeated[0]!r}"
-        raise argument_error(name, f"one value for each {kind}", got)
+        raise argument_error(name, f"one value for each {kind}", f"several for {repeated[0]!r}")
     others = index.difference(wanted, sort=False)
     if partial and len(others):
         raise argument_error(name, f"a {what} for each {kind}", f"one for {others[0]}")

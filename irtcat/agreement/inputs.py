@@ -237,8 +237,7 @@ def _check_types(labels: list[Any], name: str) -> None:
     for label in labels:
         other = printed.setdefault(str(label), label)
         if other is not label:
-            must = "labels of one type"
-            raise argument_error(name, must, f"both {other!r} and {label!r}")
+            raise argument_error(name, "labels of one type", f"both {other!r} and {label!r}")
 
 
 def _sorted(labels: list[Any]) -> list[Any]:

@@ -464,8 +464,7 @@ def _ordinal(values: FloatArray, margin: FloatArray) -> FloatArray:
 def _ratio(values: FloatArray, margin: FloatArray) -> FloatArray:
     total = values[:, None] + values
     difference = values[:, None] - values
-    zeros = np.zeros_like(difference)
-    return np.divide(difference, total, out=zeros, where=total > 0) ** 2
+    return np.divide(difference, total, out=np.zeros_like(difference), where=total > 0) ** 2
 
 
 MEASUREMENTS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {

@@ -151,8 +151,7 @@ class ItemBank:
         frame = self.to_frame()
         name = next((column for column in ("b", "mdiff") if column in frame), None)
         values = () if name is None else frame[name]
-        head = frame.iloc[:ROWS, :COLUMNS]
-        return card(repr(self), head, frame.shape, values, "difficulty")
+        return card(repr(self), frame.iloc[:ROWS, :COLUMNS], frame.shape, values, "difficulty")
 
     def __len__(self) -> int:
         return self.n_items
@@ -755,8 +754,7 @@ class ItemBank:
         """
         if self.model.n_categories == top:
             return self
-        design = design_of(self.model)
-        blank = type(self.model).blank(design._replace(top=top))
+        blank = type(self.model).blank(design_of(self.model)._replace(top=top))
         new, old = list(column_names(blank)), list(column_names(self.model))
         both = [name for name in old if name in new]  # the others are of absent categories
         source, target = (np.array([names.index(name) for name in both]) for names in (old, new))
@@ -794,8 +792,7 @@ class ItemBank:
             [[[0.269, 0.462, 0.269]]]
         """
         with precision("float64"):
-            points = ability_points(theta, self.model.dims)
-            return evaluated(probabilities, self.model, points)
+            return evaluated(probabilities, self.model, ability_points(theta, self.model.dims))
 
     def simulate(self, theta: Any, seed: int = 0) -> Responses:
         """Draw one response of every subject to every item.

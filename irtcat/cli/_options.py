@@ -428,6 +428,12 @@ MODEL_FEATURES = option(
     help="CSV table of what else is known of the models, ids first.",
 )
 SEED = option("seed", min=0)
+PRIOR = option(
+    "prior",
+    type=Path,
+    read=partial(indexed_table, kind="subjects"),
+    help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
+)
 SHORT_FORM = own(
     "short_form",
     read=read_form,

@@ -305,13 +305,12 @@ def _printable(columns: dict[str, list[str]]) -> Any:
     first = next(iter(columns), None)
     for name, (heading, *cells) in columns.items():
         numeric = all(map(NUMBER.fullmatch, cells))
-        style = "yellow" if name in (FLAGS, "reasons") else None
         out.add_column(
             heading,
             justify="right" if numeric else "left",
             no_wrap=name != first,
             overflow="fold",
-            style=style,
+            style="yellow" if name in (FLAGS, "reasons") else None,
         )
     for row in zip(*(cells for _, *cells in columns.values()), strict=True):
         out.add_row(*row)

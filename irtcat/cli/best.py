@@ -30,9 +30,8 @@ def command(o: Options) -> Output:
     found = o.call()
     frame = found.to_frame()
     o.write("out", frame, "best")
-    row = records(frame.drop(columns="flag"))[0]
     return Output(
-        {**row, "flags": found.flags, "out": o.out},
+        {**records(frame.drop(columns="flag"))[0], "flags": found.flags, "out": o.out},
         [str(found)],
         table=frame,
         flags=found.flags,

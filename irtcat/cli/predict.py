@@ -1,8 +1,6 @@
 """``irtcat predict``."""
 
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from irtcat._common.errors import InputError
@@ -14,6 +12,7 @@ from irtcat.cli._options import (
     EXPECT,
     ITEMS,
     MISMATCH,
+    PRIOR,
     RERUNS,
     RESPONSES,
     SHORT_FORM,
@@ -57,12 +56,7 @@ def _group_weights(text: str) -> dict[str, float] | str:
     option("estimator", choices="irtcat.ESTIMATORS"),
     EXPECT,
     "pooled",
-    option(
-        "prior",
-        type=Path,
-        read=partial(_input.indexed_table, kind="subjects"),
-        help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
-    ),
+    PRIOR,
     "level",
     replace(
         ESTIMAND,
@@ -123,8 +117,7 @@ def command(o: Options) -> Output:
     ]
     if groups is not None:
         text.append(Table(groups.set_index(["subject", "group"]), percent=SHARES))
-    after = ("report", *_bank_of(o), o.out)
-    return Output(document, text, table=frame, next=after)
+    return Output(document, text, table=frame, next=("report", *_bank_of(o), o.out))
 
 
 def _by_group(groups: "pd.DataFrame | None") -> "pd.DataFrame":

@@ -1,14 +1,13 @@
 """``irtcat score``."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import BANK, MISMATCH, RESPONSES, option, own, result
+from irtcat.cli._options import BANK, MISMATCH, PRIOR, RESPONSES, option, own, result
 from irtcat.cli._output import SUMMARY_ROWS, records
 
 EXAMPLE = (
@@ -35,12 +34,7 @@ def _bank_or_scales(path: "str | Path") -> Union["ItemBank", Path]:
     ),
     RESPONSES,
     option("method", choices="irtcat.scoring.METHODS"),
-    option(
-        "prior",
-        type=Path,
-        read=partial(_input.indexed_table, kind="subjects"),
-        help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
-    ),
+    PRIOR,
     option(
         "groups",
         help="Column of the subjects with the groups of the bank: each group's "

@@ -515,8 +515,7 @@ def _in_order(bank: ItemBank, candidates: Any, share: float) -> pd.DataFrame:
         information = information + gained[chosen]
         is_determined = _is_regular(information)
         regular = np.where(is_determined[:, None, None], information, np.eye(mean.shape[1]))
-        covariance = np.linalg.inv(regular) - fixed
-        unit = replace(bank, covariance=covariance, full_covariance=None)
+        unit = replace(bank, covariance=np.linalg.inv(regular) - fixed, full_covariance=None)
         errors = _item_errors(unit, share, is_determined)
         ids.append(chosen)
         rows.append({"theta": theta[chosen], **{f"SE of {n}": e for n, e in errors.items()}})

@@ -165,8 +165,7 @@ _probabilities = jit(probabilities)
 def curves(bank: ItemBank, points: FloatArray) -> FloatArray:
     """Probabilities of all categories, items x nodes x categories."""
     with precision("float64"):
-        nodes = as_points(np.asarray(points, float))
-        return evaluated(_probabilities, bank.model, nodes)
+        return evaluated(_probabilities, bank.model, as_points(np.asarray(points, float)))
 
 
 def posteriors(values: np.ndarray, weights: FloatArray, p: FloatArray) -> FloatArray:

@@ -320,8 +320,7 @@ def q3(
         (2017), Applied Psychological Measurement 41, 178-194 (Q3*).
     """
     data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
-    theta = abilities_of(data, abilities, method)
-    n, r = _residual_correlations(data, theta)
+    n, r = _residual_correlations(data, abilities_of(data, abilities, method))
     first, second = np.triu_indices(data.bank.n_items, 1)
     n, value = n[first, second], r[first, second]
     few = n < MIN_SHARED

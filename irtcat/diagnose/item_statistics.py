@@ -95,8 +95,7 @@ def infit_outfit(
         block_sums = sums(block, axis=0)
         total = block_sums if total is None else ResidualSums(*map(np.add, total, block_sums))
     assert total is not None  # at least one subject has an ability
-    constant = np.where(data.constant(), "constant", "")
-    flags = np.where(total.n == 0, "no responses", constant)
+    flags = np.where(total.n == 0, "no responses", np.where(data.constant(), "constant", ""))
     nulls = item_nulls(data, theta, method_of(abilities, method), free_of(data.bank, estimated))
     coarse = np.isnan(nulls["outfit"].spread) & (flags == "")
     flags = np.where(coarse, "posteriors too narrow for z", flags)

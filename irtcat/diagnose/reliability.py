@@ -248,8 +248,7 @@ def item_analysis(responses: ResponsesLike, missing: str = "listwise") -> pd.Dat
         "alpha_if_dropped": [_alpha(covariance[np.ix_(rest, rest)]) for rest in others],
         "flag": np.select([*flags.values()], [*flags], ""),
     }
-    index = pd.Index(responses.item_ids, dtype=object, name="item")
-    return pd.DataFrame(columns, index=index)
+    return pd.DataFrame(columns, index=pd.Index(responses.item_ids, dtype=object, name="item"))
 
 
 def _upper_lower(x: FloatArray) -> FloatArray:
@@ -437,7 +436,6 @@ def reliable_change(
     index = difference / se
     half = ndtri(0.5 + level / 2) * se
     p = 2 * norm.sf(np.abs(index))
-    change = np.where(p < 1 - level, np.where(difference > 0, "rise", "fall"), "none")
     return both.assign(
         difference=difference,
         se=se,
@@ -445,7 +443,7 @@ def reliable_change(
         p=p,
         lower=difference - half,
         upper=difference + half,
-        change=change,
+        change=np.where(p < 1 - level, np.where(difference > 0, "rise", "fall"), "none"),
     ).rename_axis("subject")
 
 

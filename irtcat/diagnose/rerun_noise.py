@@ -296,8 +296,7 @@ def moments(responses: Responses) -> TrialCells:
             square = np.sum(ordered**2, axis=2, where=known) / n
             spread = np.sum((ordered - mean[:, :, None]) ** 2, axis=2, where=known) / (n - 1)
             flip = 2 * np.sum(rank * ordered, axis=2, where=known) / (n * (n - 1))
-        repeated = n > 1
-        spread, flip = np.where(repeated, [spread, flip], np.nan)
+        spread, flip = np.where(n > 1, [spread, flip], np.nan)
         return TrialCells(n, mean, square, variance=spread, flip=flip)
 
 

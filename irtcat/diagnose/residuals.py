@@ -323,8 +323,7 @@ def _possible(
 ) -> Iterator[tuple[IntArray, int, _Possible]]:
     """The possible answers of all subjects, in blocks."""
     bank = data.bank
-    n_categories = bank.model.n_categories
-    n_cells = bank.n_items * n_categories * (theta.shape[1] + 3 + len(params))
+    n_cells = bank.n_items * bank.model.n_categories * (theta.shape[1] + 3 + len(params))
     if not method:
         for rows, size in row_chunks(known, n_cells):
             yield rows, size, _at_known(data, rows, theta[rows], params)

@@ -136,8 +136,7 @@ def score_information(
     n_with = np.bincount(values.sum(axis=1, dtype=np.int64), minlength=int(top.sum()) + 1)
     n_params = slopes.shape[1]
     out = np.zeros((len(p), n_params, n_params))
-    start = np.ones((1, p.shape[1]))
-    for i, rest in _rest_scores(list(range(len(p))), start, p, top):
+    for i, rest in _rest_scores(list(range(len(p))), np.ones((1, p.shape[1])), p, top):
         joint = np.zeros((len(n_with), categories[i], 1 + n_params))
         for k in range(categories[i]):
             terms = np.column_stack([p[i, :, k], slopes[i, :, :, k].T])
@@ -462,8 +461,7 @@ def _score_tables(data: Coded, least: float | None) -> list[ItemByScore | None]:
     """Tables by total score of all items, merged unless ``least`` is None."""
     values = complete_values(data, "S-X2")
     points, weights = population_nodes(data.bank)
-    p = curves(data.bank, points)
-    shares = expected_shares(p, weights, data.categories)
+    shares = expected_shares(curves(data.bank, points), weights, data.categories)
     tables = score_tables(values, shares, data.categories)
     return [table if least is None else merged(table, least) for table in tables]
 

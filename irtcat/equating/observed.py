@@ -212,9 +212,8 @@ def loglinear(scores: Any, moments: int = 4, *, max_score: int | None = None) ->
     smoothed = smooth(counts, (moments,))
     used = counts > 0
     deviance = float(2 * xlogy(counts[used], counts[used] / smoothed[used]).sum())
-    table = pd.DataFrame({"observed": counts, "smoothed": smoothed})
     return Loglinear(
-        table=table.rename_axis("score"),
+        table=pd.DataFrame({"observed": counts, "smoothed": smoothed}).rename_axis("score"),
         moments=moments,
         deviance=deviance,
         df=len(counts) - moments - 1,
@@ -263,8 +262,7 @@ def _basis(shape: tuple[int, ...], moments: tuple[int, ...]) -> FloatArray:
     columns = [np.ones(len(cells[0]))]
     for cell, degree, size in zip(cells, moments, shape, strict=False):
         if degree >= size:
-            must = f"fewer moments than scores ({size})"
-            raise argument_error("smoothing", must, degree)
+            raise argument_error("smoothing", f"fewer moments than scores ({size})", degree)
         columns += [cell**k for k in range(1, degree + 1)]
     if len(shape) == 2:
         columns += [cells[0] ** k * cells[1] ** k for k in range(1, moments[2] + 1)]

@@ -160,6 +160,5 @@ def at_standardised(
     params = pack(model.rescale(jnp.asarray(mean, dtype), jnp.asarray(sd, dtype)))
     everyone = problem.of_all_items()._replace(rule=rule)
     point = EMPoint(params, jnp.zeros((1, 2), dtype))
-    state = EMState.of(point, ended.belief)
-    update, belief = em_step(everyone, state, 0.0, 0, False)
+    update, belief = em_step(everyone, EMState.of(point, ended.belief), 0.0, 0, False)
     return everyone, ended._replace(point=point, update=update, belief=belief), curve

@@ -83,8 +83,7 @@ def check_space(cls: type[ItemModel], specification: Specification[EM]) -> None:
 
 def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: LatentDesign) -> None:
     """Common slopes need a pattern that says which items share them."""
-    slopes = set(field_columns(template, ["slope"]))
-    if slopes & set(tied) and design.exploratory:
+    if set(field_columns(template, ["slope"])) & set(tied) and design.exploratory:
         must = "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)"
         raise argument_error("pattern", must, None)
 

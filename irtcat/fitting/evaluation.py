@@ -116,8 +116,7 @@ def _marginal(prepared: Prepared, calibrated: Calibrated) -> tuple[float, float,
         plan = LayoutPlan(len(x), x.shape[1], dtype.itemsize)
         mean, sd = calibrated.mean, np.maximum(calibrated.sd, NARROWEST)
         for _ in range(2):  # the second layout uses the posteriors of the first
-            layout = plan.layout(mean, sd, 0.3)
-            rows = ResponseRows(x, ones[0], layout, has_missing=has_missing)
+            rows = ResponseRows(x, ones[0], plan.layout(mean, sd, 0.3), has_missing=has_missing)
             belief = e_step(model, rows, ones[1])
             mean, sd = belief.on_line()
         log_z = np.asarray(belief.log_z, float)

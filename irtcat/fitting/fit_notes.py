@@ -93,10 +93,9 @@ def _blocks(result: Fit, specification: Specification[Any]) -> IntArray:
     if getattr(specification.solver, "devices", None) is None:
         return blocks
     # Subjects of other processes may connect items that are unconnected in this process.
-    by_process = all_gather(blocks)
     edges = (
         blocks_there[None, :] == np.arange(1, blocks_there.max() + 1)[:, None]
-        for blocks_there in by_process
+        for blocks_there in all_gather(blocks)
     )
     return linked_items(edges, informative, known)
 

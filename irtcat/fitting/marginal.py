@@ -50,8 +50,7 @@ def fit_em(
             solution = solve(data, dtype)
         covariance = covariance_of(solution.curvature, specification.standard_errors)
     estimates, moments, fields = solution.on_bank_scale(covariance)
-    note = covariance.note(specification.standard_errors)
-    fields["notes"] = (*fields.get("notes", ()), note)
+    fields["notes"] = (*fields.get("notes", ()), covariance.note(specification.standard_errors))
     rows, grouping = data.rows, data.grouping
     if grouping is not None:
         n = np.bincount(rows.group, rows.weights, len(grouping.labels)).astype(float)

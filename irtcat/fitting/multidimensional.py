@@ -180,7 +180,6 @@ def _bank_population(reached: SpaceSolution) -> Population:
 def _first_population(work: Workspace) -> Any:
     """The numbers at the start: all groups as the anchors' population, or standard Normal."""
     design, anchors = work.population, work.specification.anchors
-    eye = np.eye(design.dims)
-    first = eye if anchors is None else anchors.population.covariance
+    first = np.eye(design.dims) if anchors is None else anchors.population.covariance
     covariance = np.tile(first, (design.n_groups, 1, 1))
     return population_numbers(np.zeros((design.n_groups, design.dims)), covariance, design)

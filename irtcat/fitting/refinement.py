@@ -70,8 +70,7 @@ def _next_quadrature(
 ) -> tuple[float | AdaptiveQuadrature, bool]:
     """The quadrature for the posteriors at the end of the iterations; whether ``rule`` will do."""
     stopped, population = ended.ending.outcome is Outcome.TOO_COARSE, ended.point.population
-    covariance = np.asarray(ended.belief.covariance, float)
-    spread = work.narrowest(covariance, population)
+    spread = work.narrowest(np.asarray(ended.belief.covariance, float), population)
     if work.is_product:
         narrowest = work.narrowest_population(population)
         spread = min(ROOM * spread, narrowest * AHEAD) if stopped else ROOM * spread

@@ -190,8 +190,7 @@ class Fit:
                     "se": estimate["se"],
                     "n": int(n[level]),
                 }
-        table = pd.DataFrame.from_dict(rows, orient="index")
-        return table.rename_axis(["facet", "level"])
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["facet", "level"])
 
     def predict_subjects(self, features: Any) -> pd.DataFrame:
         """Ability of subjects by their features alone, as a prior of `irtcat.score`.

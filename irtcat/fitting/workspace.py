@@ -172,7 +172,6 @@ class Workspace:
         c, at = prior.constraints, self.columns
         row = np.arange(len(at))[:, None]
         shared = shared_cells(at[:, list(self.tied)], self.dtype) if self.tied else None
-        family = None if c.family is None else jax.device_put(np.asarray(c.family)[row, at])
         return prior._replace(
             constraints=c._replace(
                 prior_mean=jax.device_put(np.asarray(c.prior_mean)[row, at]),
@@ -180,7 +179,7 @@ class Workspace:
                 free=jax.device_put(np.asarray(c.free)[row, at] & self._has),
                 lower=jax.device_put(np.asarray(c.lower)[at[0]]),
                 upper=jax.device_put(np.asarray(c.upper)[at[0]]),
-                family=family,
+                family=None if c.family is None else jax.device_put(np.asarray(c.family)[row, at]),
                 shared=shared,
             )
         )

@@ -123,8 +123,7 @@ def export(subset: Any, to: str = "ids", items: Any = None, task: str | None = N
     check_choice("to", to, EXPORTS)
     if items is None and isinstance(getattr(subset, "items", None), pd.DataFrame):
         items = subset.items  # a short form knows where its items are
-    ids = read_ids(subset, items)
-    selected = tuple(read_items(ids, items, task))
+    selected = tuple(read_items(read_ids(subset, items), items, task))
     text, file = EXPORTS[to](selected)
     return Export(to, text, selected, file)
 

@@ -165,8 +165,7 @@ def common_condition(conditions: pd.DataFrame, name: str, task: str | None = Non
     if name not in conditions:
         return None
     of_task = slice(None) if task is None else conditions["task"].fillna("") == task
-    column = conditions.loc[of_task, name]
-    values = column.dropna().unique()
+    values = conditions.loc[of_task, name].dropna().unique()
     return str(values[0]) if len(values) == 1 else None
 
 

@@ -252,8 +252,7 @@ class Evaluation:
         """One row with the figures."""
         row = {name: v for name, v in self.to_json().items() if name not in ("model", "notes")}
         row["unlike"] = "; ".join(self.unlike)
-        index = pd.Index([self.model], dtype=object, name="subject")
-        return pd.DataFrame([row], index=index)
+        return pd.DataFrame([row], index=pd.Index([self.model], dtype=object, name="subject"))
 
 
 OF_SCORE = (

@@ -219,8 +219,7 @@ def _converted(data: Any, options: ReadingOptions, ids: IdsByWidth, name: str) -
     """`as_responses`, by the type of the data."""
     is_source = isinstance(data, ResponseSource) or callable(getattr(data, "blocks", None))
     if is_source or is_dataset(data):
-        must = "responses in memory"
-        raise argument_error(name, must, "a source that is read in passes")
+        raise argument_error(name, "responses in memory", "a source that is read in passes")
     frame = as_pandas(data)
     if frame is not None:
         return from_frame(frame, frame_kind(data), options)
@@ -336,8 +335,7 @@ def _from_sparse(data: Any, options: ReadingOptions, ids: IdsByWidth, name: str)
         got = f"{values[twice[0]]:g} and {matrix[row, column]:g} in row {row}, column {column}"
         raise argument_error(name, "a sparse matrix with one value in each cell", got)
     origin = f"sparse matrix of {ROWS_ARE_SUBJECTS}; cells that are not stored are missing"
-    responses = _from_array(matrix, options, ids, name)
-    return replace(responses, origin=origin)
+    return replace(_from_array(matrix, options, ids, name), origin=origin)
 
 
 def _from_mapping(

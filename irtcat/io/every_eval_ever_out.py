@@ -153,14 +153,13 @@ def _document(
         str(_column(responses.subjects, name, "unknown")[row]) for name in ("harness", "version")
     )
     model = about["model"]
-    graded = responses.is_fractional
     config = {
         "evaluation_description": about["metric"],
         "metric_name": about["metric"],
         "metric_kind": "accuracy",
         "metric_unit": "proportion",
         "lower_is_better": False,
-        "score_type": "continuous" if graded else "binary",
+        "score_type": "continuous" if responses.is_fractional else "binary",
         "min_score": 0.0,
         "max_score": 1.0,
     }

@@ -108,8 +108,7 @@ def to_inference_data(result: Any, n_draws: int = 1000, *, seed: int = 0) -> Any
         )
     }
     if isinstance(responses, Responses):
-        array = responses.to_xarray()
-        groups["observed_data"] = xr.Dataset({"responses": array})
+        groups["observed_data"] = xr.Dataset({"responses": responses.to_xarray()})
     return xr.DataTree.from_dict(groups)
 
 

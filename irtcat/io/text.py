@@ -392,8 +392,7 @@ def _long_block(data: bytes, separator: str, columns: tuple[int, ...], width: in
     """The subject, item and response columns, in that order, and further ones of the subjects."""
     text = {column: object for at, column in enumerate(columns) if at != 2}
     options: Any = {"header": 0, "names": range(width), "usecols": list(columns), "dtype": text}
-    frame = _parse(data, separator, **options)
-    return frame[list(columns)]
+    return _parse(data, separator, **options)[list(columns)]
 
 
 def read_key(key: Any, encoding: str | None = None) -> Key | None:

@@ -193,8 +193,7 @@ def adaptive_quadrature(dims: int, n: int | None = None, finer: bool = False) ->
     else:
         points, log_p = spherical_rule(dims, RADII + finer, seed=int(finer))
         if finer:
-            rotated = points @ rotations(dims, 1, seed=2)[0]
-            points = np.concatenate([points, rotated])
+            points = np.concatenate([points, points @ rotations(dims, 1, seed=2)[0]])
             log_p = np.concatenate([log_p, log_p]) - np.log(2)
     density = -0.5 * ((points**2).sum(1) + dims * LOG_2PI)
     return AdaptiveQuadrature(

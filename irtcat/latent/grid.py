@@ -254,10 +254,9 @@ def grid_step(
     moments, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
     mean = moments[:, :dims]
     square = moments[:, dims:].reshape(n, dims, dims)
-    covariance = square - mean[:, :, None] * mean[:, None, :]
     return EStep(
         mean=mean,
-        covariance=covariance,
+        covariance=square - mean[:, :, None] * mean[:, None, :],
         log_z=log_z,
         counts=counts,
         totals=totals if rows.has_missing else mass,

@@ -48,8 +48,7 @@ def cells_of(
             trials = np.asarray(model.trials)  # type: ignore[union-attr]
         n = _trials(responses)
         k = np.rint(np.nan_to_num(_as_fractions(responses.values)) * n)
-        has_missing = bool((n != trials).any())
-        return Cells(pack_counts(k, n), has_missing)
+        return Cells(pack_counts(k, n), bool((n != trials).any()))
     if model.is_density:
         return Cells(_as_fractions(responses.values), responses.has_missing)
     return Cells(responses.values, responses.has_missing)

@@ -182,8 +182,7 @@ def weighted_curves(
     else:
         return Curves(*(curve * item_weights for curve in item_curves(model, nodes)))
     base, slope, intercept = (xp.asarray(a * item_weights) for a in (base, slope, intercept))
-    steps = careful_sum(xp.diff(base, axis=0))
-    return Lines(base, slope, intercept, careful_sum(base), steps)
+    return Lines(base, slope, intercept, careful_sum(base), careful_sum(xp.diff(base, axis=0)))
 
 
 def grid_likelihood(

@@ -121,10 +121,9 @@ def _members(template: Any) -> list[tuple[Any, Any, Any]]:
     """The items as each model, the columns of its parameters, and the mask of its items."""
     if not template.members:
         return [(template, slice(None), None)]
-    kinds = enumerate(template.as_members())
     return [
         (items, np.array(member_columns(template, type(items))), template.kind == m)
-        for m, items in kinds
+        for m, items in enumerate(template.as_members())
     ]
 
 

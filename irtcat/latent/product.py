@@ -104,8 +104,7 @@ class ProductQuadrature(NamedTuple):
     def points(self, dims: int) -> Float[Any, "grid dims"]:
         """The nodes of the grid of so many of the abilities, the last one innermost."""
         line, xp = self.line.nodes[:, 0], namespace(self.line.nodes)
-        mesh = xp.meshgrid(*[line] * dims, indexing="ij")
-        return xp.stack(mesh, axis=-1).reshape(-1, dims)
+        return xp.stack(xp.meshgrid(*[line] * dims, indexing="ij"), axis=-1).reshape(-1, dims)
 
 
 def density_ratio(

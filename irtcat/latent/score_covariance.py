@@ -52,8 +52,7 @@ def line_covariance(
         blocks[a, a] = _over_rows_and_nodes(by_node, tables[a])
         for b in range(a + 1, dims):
             left = (factors[a] * (weights * xp.exp(-here.log_z))[:, None])[:, :, None] * tables[a]
-            right = factors[b][:, :, None] * tables[b]
-            given = _between(factors, ratio, (a, b)) @ right
+            given = _between(factors, ratio, (a, b)) @ (factors[b][:, :, None] * tables[b])
             blocks[a, b] = _over_rows_and_nodes(left, given)
     total = _symmetric(blocks, dims) - flat.T @ (weights[:, None] * flat)
     return total.reshape(dims, n_numbers, dims, n_numbers)
@@ -248,8 +247,7 @@ def _pair_moments(
         mass = (left.T @ right) * grid
         given_second = xp.moveaxis((left * basis[a].T[:, None]) @ grid, 0, 2) * right[..., None]
         given_first = xp.moveaxis((right * basis[b].T[:, None]) @ grid.T, 0, 2) * left[..., None]
-    products = given_second.swapaxes(1, 2) @ basis[b]
-    return _PairMoments(mass, given_second, given_first, products)
+    return _PairMoments(mass, given_second, given_first, given_second.swapaxes(1, 2) @ basis[b])
 
 
 def canonical_line_covariance(

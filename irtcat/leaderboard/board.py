@@ -223,8 +223,7 @@ class Leaderboard:
         """Every metric of one run in every resample."""
         if len(run.score) < 2:
             return {name: np.full(n, np.nan) for name in METRICS}
-        ones = np.ones((n, len(run.score)))
-        weights = ones if draws is None else draws[:, run.subjects]
+        weights = np.ones((n, len(run.score))) if draws is None else draws[:, run.subjects]
         weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, np.nan)
         predicted = (run.score, run.lower, run.upper)
         if over == "subjects":

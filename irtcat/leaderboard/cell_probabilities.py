@@ -372,8 +372,7 @@ class CellEvaluation:
             Indexed by method.
         """
         means = self.table.groupby("method", sort=False)[list(CELL_METRICS)].mean()
-        first = means["log_loss"].iloc[0]
-        return means.assign(relative_log_loss=means["log_loss"] / first)
+        return means.assign(relative_log_loss=means["log_loss"] / means["log_loss"].iloc[0])
 
     def reliability(self) -> pd.DataFrame:
         """The reliability curves: one row for each method and bin of the probability.

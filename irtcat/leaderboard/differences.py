@@ -184,8 +184,7 @@ def _parts(
         return VarianceParts(items, noise.answers, effects, independent=True)
     rest = items.value
     if design.method == "assisted" and pair.known_old is not None:
-        slope = float(residuals.slopes[-1])
-        lost = max(ratio**2 - (ratio + slope) ** 2, 0.0)
+        lost = max(ratio**2 - (ratio + float(residuals.slopes[-1])) ** 2, 0.0)
         rest += lost * unexplained_variance(pair.known_old, design.shares) / len(w)
     return VarianceParts(items, Variance(rest, items.df), effects, independent=False)
 

@@ -255,7 +255,6 @@ def _fold(
         if features is not None:
             prior = fitted.predict_subjects(features.loc[list(held_out.subject_ids)])
         flags = () if fitted.converged else ("calibration not converged",)
-    rows = pd.Index(responses.subject_ids).get_indexer(pd.Index(held_out.subject_ids))
     return _Fold(
         plan=plan,
         split=split,
@@ -263,7 +262,7 @@ def _fold(
         calibration=calibration,
         held_out=held_out,
         truth=full_scores(held_out),
-        rows=rows,
+        rows=pd.Index(responses.subject_ids).get_indexer(pd.Index(held_out.subject_ids)),
         bank=bank,
         prior=prior,
         flags=flags,
@@ -314,13 +313,12 @@ def _predict(fold: _Fold, subset: Subset, estimator: str, strategy: str) -> Run:
         estimand="run",
         pooled=False,
     )
-    items = positions_of_ids("subset", subset.item_ids, fold.calibration.item_ids)
     return Run(
         strategy=strategy,
         estimator=estimator,
         k=len(subset),
         subjects=fold.rows,
-        items=items,
+        items=positions_of_ids("subset", subset.item_ids, fold.calibration.item_ids),
         score=prediction.score,
         lower=prediction.lower,
         upper=prediction.upper,

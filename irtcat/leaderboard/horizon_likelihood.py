@@ -160,12 +160,11 @@ def fit_horizons(tasks: Tasks, tail: float = 0.025) -> HorizonFit:
         limits = np.full(n, np.nan)
         for row in np.flatnonzero(extreme):
             limits[row] = _limit(x, int(row), tail, data, static)
-    shared = dict.fromkeys(SHARED, -np.inf) | dict(zip(present, x[n:].tolist(), strict=True))
     return HorizonFit(
         abilities=np.where(extreme == 0, x[:n], np.copysign(np.inf, extreme)),
         limits=limits,
         centre=centre,
-        shared=shared,
+        shared=dict.fromkeys(SHARED, -np.inf) | dict(zip(present, x[n:].tolist(), strict=True)),
         covariance=covariance,
         mean=mean[:n_tasks],
         variance=np.maximum(square - mean**2, 0.0)[:n_tasks],

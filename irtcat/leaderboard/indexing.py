@@ -133,10 +133,8 @@ class Index:
         """
         if domain not in self.domains:
             raise argument_error("domain", f"one of {', '.join(self.domains)}", domain)
-        at_domain = self.domains.index(domain)
-        estimate, covariance, cross, informed = self._without_prior(at_domain)
+        estimate, covariance, cross, informed = self._without_prior(self.domains.index(domain))
         spread = float(np.var(np.log(np.abs(self.unit_draws))))
-        scale = TrendScale(self.unit, cross, spread)
         dated = Dated(
             ids=self.models,
             tables=[],
@@ -144,7 +142,7 @@ class Index:
             estimates=estimate,
             covariance=covariance,
             usable=informed,
-            scale=scale,
+            scale=TrendScale(self.unit, cross, spread),
         )
         return dated.trend(
             dates,

@@ -270,10 +270,9 @@ def judged_abilities(
     half = t_quantile(df, 0.5 + level / 2)
     index = pd.Index(data.subjects, name="subject")
     n = len(index)
-    covariance = fit.covariance[:n, :n]
     return JudgedAbilities(
         abilities=_subject_table(data, fit, half).set_index(index),
-        covariance=pd.DataFrame(covariance, index=index, columns=index),
+        covariance=pd.DataFrame(fit.covariance[:n, :n], index=index, columns=index),
         win_rates=pd.DataFrame(_win_rates(data, fit, space), index=index, columns=index),
         judges=_judge_table(data, fit, space),
         thresholds=_thresholds(data, fit, space),

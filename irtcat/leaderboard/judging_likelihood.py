@@ -193,8 +193,7 @@ def fit_judgements(
             inverse = np.linalg.inv(information)
             if clusters is not None:
                 of_votes = _fill(clusters[: len(votes.judge)])
-                of_grades = _fill(clusters[len(votes.judge) :])
-                filled = np.concatenate([of_votes, of_grades])
+                filled = np.concatenate([of_votes, _fill(clusters[len(votes.judge) :])])
                 inverse = inverse @ _spread(values, data, space, filled, static) @ inverse
             covariance = basis @ inverse @ basis.T
     return JudgingFit(values, covariance, weak)
@@ -306,8 +305,7 @@ def _cluster_scores(
     """Derivatives of each cluster's log-likelihood along these vectors (vectors x clusters)."""
 
     def of_clusters(v: Array) -> Array:
-        rows = _rows(v, data, n_subjects, n_judges)
-        return jax.ops.segment_sum(rows, clusters, n_clusters)
+        return jax.ops.segment_sum(_rows(v, data, n_subjects, n_judges), clusters, n_clusters)
 
     return jax.lax.map(lambda u: jax.jvp(of_clusters, (v,), (u,))[1], along)
 

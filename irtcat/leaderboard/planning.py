@@ -170,12 +170,11 @@ class Plan:
         return f"{self!r}\nThe gap is of {ESTIMANDS[self.estimand].format(n=self.n_items)}."
 
     def __repr__(self) -> str:
-        rows = self.table.itertuples()
         counts = ", ".join(
             f"{row.Index} {row.n_items}"
             if self.splits is None
             else f"{row.Index} {row.n_items} x {row.n_trials} trials (power {row.power:.2f})"
-            for row in rows
+            for row in self.table.itertuples()
         )
         reached = "ranked right with chance" if self.aim == "order" else "found with power"
         return (

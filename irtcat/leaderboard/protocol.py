@@ -155,7 +155,6 @@ def evaluate(
     rows = [row for hold_out in results for row, _ in hold_out]
     runs = [run for hold_out in results for _, run in hold_out if run is not None]
     n_duplicates = responses.n_subjects - unique.n_subjects
-    flags = (f"groups never held out, too small: {', '.join(too_small)}",) if too_small else ()
     return Leaderboard(
         table=pd.DataFrame(rows),
         runs=tuple(runs),
@@ -163,7 +162,7 @@ def evaluate(
         n_duplicates=n_duplicates,
         top=top,
         level=float(level),
-        flags=flags,
+        flags=(f"groups never held out, too small: {', '.join(too_small)}",) if too_small else (),
     )
 
 

@@ -144,8 +144,7 @@ class ScoreFactors:
         typical = abilities.moments().mean(axis=0)
         uncertain = np.einsum("jkl,kl->j", self.loadings_cov, typical)
         variance = self.residual_variance + uncertain
-        slopes = _outer(self.loadings[:, 1:])
-        return slopes * ((DF + 1) / (DF + 3) / variance)[:, None, None]
+        return _outer(self.loadings[:, 1:]) * ((DF + 1) / (DF + 3) / variance)[:, None, None]
 
 
 def fit_score_factors(y: FloatArray, features: FloatArray, rank: int) -> ScoreFactors:

@@ -307,11 +307,9 @@ def _changed(
     The F ratio does not depend on the line nor on the scale of the covariance, so that the
     simulated data are independent Normals after whitening.
     """
-    n = len(y)
-    noise = np.random.default_rng(seed).standard_normal((n, DRAWS))
+    noise = np.random.default_rng(seed).standard_normal((len(y), DRAWS))
     data = np.column_stack([solve_triangular(root, y, lower=True), noise])
-    white = solve_triangular(root, line, lower=True)
-    basis = np.linalg.qr(white)[0]
+    basis = np.linalg.qr(solve_triangular(root, line, lower=True))[0]
     left = data - basis @ (basis.T @ data)
     total = (left**2).sum(axis=0)
     ratios = []

@@ -162,8 +162,7 @@ def _log_gamma(x: Array) -> Array:
     """
     z = x + (SHIFT + 1)
     steps = functools.reduce(jnp.multiply, [x + k for k in range(1, SHIFT + 1)])
-    series = _powers(STIRLING, z)
-    return (z - 0.5) * jnp.log(z) - z + HALF_LOG_2PI + series - jnp.log(steps)
+    return (z - 0.5) * jnp.log(z) - z + HALF_LOG_2PI + _powers(STIRLING, z) - jnp.log(steps)
 
 
 def _trigamma(x: Array) -> Array:

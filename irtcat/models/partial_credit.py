@@ -8,6 +8,7 @@ with ``intercept_0 = 0``. Categories k and k - 1 are equally probable at
 ``b_k = (intercept_{k-1} - intercept_k) / a``; these thresholds need not be in order.
 """
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Mapping
@@ -208,9 +209,9 @@ class PartialCredit(_ItemSteps):
     has_fixed_unit: ClassVar[bool] = True
     parameters: ClassVar[Mapping[str, Parameter]] = {"intercept": STEP_INTERCEPT}
 
-    def _as_gpcm(self, slope: Param | float = 1.0) -> GPCM:
-        one = namespace(self.intercept).ones_like(self.intercept[..., 0])
-        return GPCM(slope * one, self.intercept, self.categories)
+    def _as_gpcm(self) -> GPCM:
+        slope = namespace(self.intercept).ones_like(self.intercept[..., 0])
+        return GPCM(slope, self.intercept, self.categories)
 
     def predictors(self) -> Predictors:
         """One for each category but 0."""
@@ -268,6 +269,18 @@ class _CommonSteps(GradedModel):
         """Number of categories."""
         return self.step.shape[-1] + 2
 
+    @abc.abstractmethod
+    def untied(self) -> GPCM:
+        """The same curves with intercepts of their own."""
+
+    def predictors(self) -> Predictors:
+        """One for each category but 0."""
+        return self.untied().predictors()
+
+    def irt_parameters(self) -> dict[str, Param]:
+        """A, b = -location, b1, b2, ...; Reckase's of several abilities."""
+        return self.untied().irt_parameters()
+
 
 class GeneralisedRatingScale(_CommonSteps):
     """Rating scale items with slopes: ``P(x = k) ~ exp(k (slope . theta + location) + step_k)``.
@@ -295,14 +308,6 @@ class GeneralisedRatingScale(_CommonSteps):
         intercept = _rating_intercepts(self.location, self.step)
         n_categories = namespace(self.step).full(np.shape(self.location), self.n_categories)
         return GPCM(self.slope, intercept, n_categories)
-
-    def predictors(self) -> Predictors:
-        """One for each category but 0."""
-        return self.untied().predictors()
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A, b, b1, b2, ...; Reckase's of several abilities."""
-        return self.untied().irt_parameters()
 
     def rescale(self, mean: Any, sd: Any) -> "GeneralisedRatingScale":
         """Slope times ``sd``; the location takes up the mean; the steps stay."""
@@ -350,14 +355,6 @@ class RatingScale(_CommonSteps):
     def untied(self) -> GPCM:
         """The same curves with intercepts of their own."""
         return self._with_slope().untied()
-
-    def predictors(self) -> Predictors:
-        """One for each category but 0."""
-        return self._with_slope().predictors()
-
-    def irt_parameters(self) -> dict[str, Param]:
-        """A = 1, b = -location, b1, b2, ...."""
-        return self._with_slope().irt_parameters()
 
     def rescale(self, mean: Any, sd: Any) -> GeneralisedRatingScale:  # type: ignore[override]
         """Items with the common slope ``sd``: on the standardised scale that is the SD."""

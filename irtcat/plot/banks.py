@@ -115,10 +115,8 @@ def _draw_by_difficulty(
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    difficulty = bank.to_frame()["b"].to_numpy(float)
-    shown = np.nan_to_num(np.clip(difficulty, at.min(), at.max()))
-    scale = Normalize(shown.min(), shown.max())
-    mappable = ScalarMappable(scale, colormaps["viridis"])
+    shown = np.nan_to_num(np.clip(bank.to_frame()["b"].to_numpy(float), at.min(), at.max()))
+    mappable = ScalarMappable(Normalize(shown.min(), shown.max()), colormaps["viridis"])
     alpha = 0.9 if len(bank) <= 40 else 0.35
     for name, b, curve in zip(bank.item_ids, shown, curves, strict=True):
         axes.plot(
@@ -231,11 +229,10 @@ def item_parameters(bank: BankLike, feasibility: float = 0.5, named: int = 6) ->
     for reason, (text, colour, marker) in styles.items():
         rows = reasons == reason
         if rows.any():
-            label = f"{rows.sum():,} with {text.format(feasibility)}"
             axes.plot(
                 x[rows],
                 a[rows],
-                label=label,
+                label=f"{rows.sum():,} with {text.format(feasibility)}",
                 color=colour,
                 marker=marker,
                 markersize=4,

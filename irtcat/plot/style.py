@@ -76,8 +76,7 @@ def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
 
 def add_title(figure: "Figure", text: str) -> None:
     """Write the title of a figure above its panels, from the left edge on."""
-    width = figure.get_size_inches()[0]
-    figure.suptitle(text, x=0.1 / width, ha="left", fontsize="large")
+    figure.suptitle(text, x=0.1 / figure.get_size_inches()[0], ha="left", fontsize="large")
 
 
 def tidy(axes: "Axes") -> None:

@@ -30,8 +30,7 @@ def recode(
         code = int(codes[row, column]) + calibration.codes[0]
         must = f"in the codes of calibration ({calibration.codes[0]}"
         must += f" to {calibration.codes[-1]})"
-        advice = f"It is subject {new.subject_ids[row]}'s."
-        raise argument_error(name, must, code, advice)
+        raise argument_error(name, must, code, f"It is subject {new.subject_ids[row]}'s.")
     return np.where(is_observed, codes, -1).astype(np.int8)
 
 

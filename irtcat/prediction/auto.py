@@ -133,8 +133,7 @@ def learn_rule(task: Task, levels: Sequence[float]) -> ScoreRule:
     """The rule of "auto" for the items of a task, with intervals of several levels."""
     begin = Steps(task.progress, 1 + FOLDS)
     begin("Item curves")
-    no_answers = np.empty((0, len(task.chosen)))
-    run = Run(no_answers, task.chosen, task.weights, task.request)
+    run = Run(np.empty((0, len(task.chosen))), task.chosen, task.weights, task.request)
     return _learn(task, Calibrated(task), run, levels, begin)
 
 
@@ -178,8 +177,7 @@ def _learn(
     if run.replayed is not None:
         w, v = 1.0, run.replayed.share
         sd_scale = run.replayed.scale / NormalDist().inv_cdf(0.975)
-    answers = calibrated.subjects.x[:, run.items]
-    intercept, slopes = ridge_path(answers, y, np.array([penalty]))
+    intercept, slopes = ridge_path(calibrated.subjects.x[:, run.items], y, np.array([penalty]))
     learnt = Blend(
         intercept=float(intercept[0]),
         slopes=slopes[:, 0],

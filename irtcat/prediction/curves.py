@@ -93,9 +93,8 @@ def predict_curves(task: Task) -> Estimate:
         begin(f"Scores of {len(rows)} subjects with the same items")
         if is_answered.any():
             block = np.ix_(rows, is_answered)
-            items = task.chosen[is_answered]
             scores[:, rows], outside[rows] = _predict_pattern(
-                calibrated, items, x[block], drawn[block], task.level
+                calibrated, task.chosen[is_answered], x[block], drawn[block], task.level
             )
     unlike = np.where(outside > 0.5, FEW_SIMILAR, "").astype(object)
     how = np.where(outside > 0.5, "curves alone", "curves").astype(object)

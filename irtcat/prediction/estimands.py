@@ -201,8 +201,7 @@ def noise_of_task(
     totals = item_totals(calibrated)
     old = leftover(calibrated, weights > 0, totals, own=True)
     old_bound = old.variance(field, old.share)
-    of_new = totals[:, task.chosen]
-    new = leftover(task.answers, task.weights_of_chosen > 0, of_new, own=False)
+    new = leftover(task.answers, task.weights_of_chosen > 0, totals[:, task.chosen], own=False)
     new_bound = new.variance(score, old.share)
     if task.known is not None:  # the totals have its own answers
         rows = places_of(task.answers.subject_ids[task.known], calibrated.subject_ids)

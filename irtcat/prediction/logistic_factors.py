@@ -240,8 +240,7 @@ class _Iterations:
         _, curvature, target = self._parabolas()
         inverse = np.linalg.inv(self.items_spread)
         prior = self.items_mean + self.items_regression.mean
-        moments = _moments(self.subjects, self.subjects_cov)
-        precision = inverse + _weighted(curvature.T, moments)
+        precision = inverse + _weighted(curvature.T, _moments(self.subjects, self.subjects_cov))
         weighted = target.T @ _with_one(self.subjects) + prior @ inverse
         self.items, self.items_cov = _part_way(self.items, self.items_cov, weighted, precision)
         self.items_regression.update(self.items, self.items_cov, prior, inverse)
@@ -333,8 +332,7 @@ def _log_odds(
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of products of independent Normal vectors, subjects x items."""
     mean = _with_one(subjects) @ items.T
-    moments = _moments(subjects, subjects_cov)
-    second = _flat(moments) @ _flat(_outer(items) + items_cov).T
+    second = _flat(_moments(subjects, subjects_cov)) @ _flat(_outer(items) + items_cov).T
     return mean, np.maximum(second - mean**2, 0.0)
 
 

@@ -96,8 +96,7 @@ def predict_gpirt(task: Task) -> Estimate:
     """
     pirt, mean = predict_pirt(task).score, predict_weighted(task).score
     calibrated = replace(task, answers=task.calibration.subset(items=task.chosen))
-    predictions = predict_pirt(calibrated).score[task.usable]
-    bias = float(np.mean((predictions - task.targets) ** 2))
+    bias = float(np.mean((predict_pirt(calibrated).score[task.usable] - task.targets) ** 2))
     is_observed = ~np.isnan(task.x)
     m = is_observed.sum(axis=1)
     weights = np.where(is_observed, task.weights * task.weights_of_chosen, 0)
@@ -198,10 +197,9 @@ def _rest_curves(
     total = [np.zeros(N_GRID), np.zeros(N_GRID)]
     for start in range(0, bank.n_items, ITEMS_AT_ONCE):
         block = slice(start, start + ITEMS_AT_ONCE)
-        block_curves = _item_curves(bank, block)
         total = [
             sums + weights[block] ** power @ curve
-            for sums, curve, power in zip(total, block_curves, (1, 2), strict=True)
+            for sums, curve, power in zip(total, _item_curves(bank, block), (1, 2), strict=True)
         ]
     run_curves = _item_curves(bank, chosen)
     rows = (is_observed[:1] if is_observed.all() else is_observed) * weights[chosen]

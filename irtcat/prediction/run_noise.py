@@ -158,8 +158,7 @@ def noise_of(
             f"{max(single)} of {len(weights)} items have one trial: its noise is taken to be that "
             "of the mean item with more"
         )
-    pairs = [(model, weights) for model in models]
-    runs, note = _run_effects(pairs, terms, (1.0, ratio**2))
+    runs, note = _run_effects([(model, weights) for model in models], terms, (1.0, ratio**2))
     if any(model.is_repeated for model in models):
         flags += [note] if note else []
     return Noise(Variance(noise.value, max(noise.df, 1.0)), runs, tuple(flags))

@@ -169,10 +169,9 @@ def _observed(curves: pd.DataFrame, ids: pd.Index, has_order: bool = True) -> di
             shares = [part["observed"].to_numpy(float) for _, part in rows.groupby("category")]
             rows = rows[rows["category"] == categories[-1]]
             if has_order and len(shares) > 1:  # of points, as the model's curve; without a band
-                total = categories @ np.array(shares) / categories[-1]
                 out[str(positions[str(name)])] = {
                     "theta": numbers(rows["theta"]),
-                    "observed": numbers(total),
+                    "observed": numbers(categories @ np.array(shares) / categories[-1]),
                 }
                 continue
         keys = ("theta", "observed", "lower", "upper")
@@ -241,10 +240,9 @@ def bank_section(
     if np.isfinite(item_location(frame)[0]).any():
         blocks.append(_map(frame, bank))
     blocks.append(_item_table(bank, frame, scale, subset, curves))
-    intro = (scale.about, _omitted(bank.items))
     return Section(
         title=f"Items: {name}",
-        intro=intro,
+        intro=(scale.about, _omitted(bank.items)),
         facts={**_facts(bank, frame), **scale.facts},
         blocks=blocks,
         notes=tuple(notes),

@@ -234,8 +234,7 @@ def _scores(
                 found.add(row)
     stores = [result for result in results if result.kind == "sessions"]
     for number, result in enumerate(stores):
-        part = part_of(progress, number, len(stores))
-        for row in session_standings(result, reference, part):
+        for row in session_standings(result, reference, part_of(progress, number, len(stores))):
             found.add(row, same_run=row.name in in_runs or row.name in found.rows)
     for row in evaluations:
         found.add(row)

@@ -388,8 +388,7 @@ def coding_of(
 
 
 def _numbers_in(texts: Iterable[str]) -> frozenset[float]:
-    numbers = map(number_in, texts)
-    return frozenset(number for number in numbers if number is not None)
+    return frozenset(number for number in map(number_in, texts) if number is not None)
 
 
 def _pairs(guessed: Mapping[str, float]) -> list[str]:

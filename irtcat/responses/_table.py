@@ -354,8 +354,7 @@ def _named(table: SourceTable, names: dict[str, str]) -> dict[str, str]:
     explicit = {role: name for role, name in names.items() if name != role}
     for role, name in explicit.items():
         if name not in table.header:
-            columns = shorten(list(table.header))
-            must = f"a column of {table.name}, which has {columns}"
+            must = f"a column of {table.name}, which has {shorten(list(table.header))}"
             raise InputError(f"The `{role}` argument must be {must}. Got {shorten(name)}.")
     return explicit
 

@@ -72,8 +72,7 @@ def ordered_item_booklet(bank: BankLike, response_probability: float = 2 / 3) ->
         Mitzel, Lewis, Patz & Green (2001), in Cizek (ed.), Setting Performance Standards, 249-281;
         Huynh (2006), Educational Measurement: Issues and Practice 25(2), 19-20 (RP67).
     """
-    needs = ["one ability", "categories"]
-    bank = as_bank(bank, needs=needs, purpose="an ordered item booklet")
+    bank = as_bank(bank, needs=["one ability", "categories"], purpose="an ordered item booklet")
     check_interval("response_probability", response_probability)
     rp = float(response_probability)
     n_categories = item_categories(bank.model)

@@ -253,11 +253,10 @@ def build(
         report(number, len(split.items_by_scale), name)
         scales[name] = _build_scale(responses.subset(items=items), name, width, rules, record)
     report(1, 1, "done")
-    eigenvalues = None if split.analysis is None else split.analysis.to_frame()
     return Scales(
         scales=scales,
         decisions=record.to_frame(),
-        eigenvalues=eigenvalues,
+        eigenvalues=None if split.analysis is None else split.analysis.to_frame(),
         loadings=split.loadings,
         n_factors=split.n_factors,
         split=split.method,

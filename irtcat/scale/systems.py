@@ -71,8 +71,7 @@ def apply(
     """
     finished = _finished(scales)
     names = [str(item) for part in finished.values() for item in part.eligible]
-    bank = next(iter(finished.values())).bank
-    taken = as_responses_like(responses, "responses", bank)
+    taken = as_responses_like(responses, "responses", next(iter(finished.values())).bank)
     parts = {}
     for name, part in finished.items():
         if not np.isin(part.bank.item_ids.astype(str), taken.item_ids.astype(str)).any():

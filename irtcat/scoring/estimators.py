@@ -151,8 +151,7 @@ def _likelihood_only(task: ScoringTask, kind: str) -> AbilityEstimate:
     """ML or WLE; NaN for subjects without responses."""
     estimate = _point(task, kind)
     none = ~task.responses.answered
-    values = (np.nan, np.nan, -np.inf, np.inf)
-    columns = zip(values, estimate[:4], strict=True)
+    columns = zip((np.nan, np.nan, -np.inf, np.inf), estimate[:4], strict=True)
     theta, se, lower, upper = (np.where(none, value, column) for value, column in columns)
     return estimate._replace(theta=theta, se=se, lower=lower, upper=upper)
 

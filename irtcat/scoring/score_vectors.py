@@ -94,8 +94,7 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
             )
             out = adaptive_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
         elif rule.n_general:
-            group = group_items(marks, n_general)[0]
-            specific = np.minimum(n_general + group, dims - 1)
+            specific = np.minimum(n_general + group_items(marks, n_general)[0], dims - 1)
             general = np.tile(np.arange(n_general), (len(specific), 1))
             reduced = restricted(model, np.column_stack([general, specific]))
             belief = two_tier_step(reduced, rows, chunks, ones, rule)

@@ -269,14 +269,13 @@ def _in_passes(
         begin(f"Subjects from number {k * rows + 1} of {source.n_subjects}")
         ids = source.subject_ids[k * rows : (k + 1) * rows]
         filled = np.append(ids, [f"\n{i}" for i in range(rows - len(ids))])
-        subjects = pd.DataFrame(index=pd.Index(filled, dtype=object))
         block = Responses(
             values=chunk,
             subject_ids=filled,
             item_ids=items,
             n_categories=len(codes),
             codes=codes,
-            subjects=subjects,
+            subjects=pd.DataFrame(index=pd.Index(filled, dtype=object)),
             items=source.items,
         )
         scored = score(bank, block, method, level=level, theta_bounds=theta_bounds, precision=dtype)

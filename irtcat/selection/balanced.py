@@ -98,8 +98,7 @@ def _chosen_in_cells(task: Task, cell: IntArray, limits: Constraints) -> Choice:
     chosen, gains = greedy(sigma, limits, task.rng.permutation(len(cell)), progress=task.progress)
     size = np.bincount(cell[cell >= 0], minlength=len(limits.names))
     n_chosen = np.bincount(cell[chosen], minlength=len(limits.names))
-    weights = (size / np.maximum(n_chosen, 1))[cell[chosen]]
-    return Choice(chosen, gains, None, weights)
+    return Choice(chosen, gains, None, (size / np.maximum(n_chosen, 1))[cell[chosen]])
 
 
 def _cell_constraints(task: Task, n: int) -> tuple[IntArray, Constraints]:
@@ -176,8 +175,7 @@ def _cells(task: Task, n_items: int) -> tuple[IntArray, IntArray]:
     for items, n in kinds:
         if not len(items) or n == 0:
             continue
-        tie = task.rng.random(len(items))
-        order = items[np.lexsort((tie, scores.means[items]))]
+        order = items[np.lexsort((task.rng.random(len(items)), scores.means[items]))]
         n_strata, n_parts = layout(n)
         pieces = np.array_split(order, min(n_strata, len(order)))
         if n_parts > 1:

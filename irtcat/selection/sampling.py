@@ -178,13 +178,12 @@ def draw(
     positions, inclusion = np.concatenate(chosen), np.concatenate(probabilities)
     # None for equal probabilities, so that equal weights are exactly equal.
     weights = None if len(positions) == 0 or np.ptp(inclusion) < 1e-12 else 1 / inclusion
-    reach = sum(len(order) for order, share in zip(orders, shares, strict=True) if share > 0)
     return Choice(
         chosen=positions,
         criterion=np.full(len(positions), np.nan),
         probabilities=inclusion,
         weights=weights,
-        reach=reach,
+        reach=sum(len(order) for order, share in zip(orders, shares, strict=True) if share > 0),
         in_turn=is_simple and n_groups == 1,
     )
 

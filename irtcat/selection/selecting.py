@@ -147,10 +147,9 @@ def select(
         named_groups = read_groups(item_values("groups", groups, item_ids, bank, calibration))
     if costs is not None:
         costs = item_values("costs", costs, item_ids, bank, calibration)
-    limits = read_constraints(n_items, mask, named_groups, quotas, costs, budget)
     task = Task(
         item_ids=item_ids,
-        limits=limits,
+        limits=read_constraints(n_items, mask, named_groups, quotas, costs, budget),
         bank=bank,
         responses=calibration,
         rng=np.random.default_rng(seed),

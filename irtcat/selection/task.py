@@ -122,8 +122,7 @@ def read_constraints(
         limits = replace(limits, costs=_costs(costs), budget=float(budget))
     checked = limits.checked()
     if checked.n_items == 0:
-        must = "wide enough for one affordable item"
-        raise argument_error("quotas", must, "room for none")
+        raise argument_error("quotas", "wide enough for one affordable item", "room for none")
     return checked
 
 

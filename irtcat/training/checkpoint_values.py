@@ -264,8 +264,7 @@ def _from_file(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
     """A file, by its extension."""
     suffix = path.suffix.lower()
     if suffix not in READERS:
-        must = f"a file that ends in {', '.join(READERS)}"
-        raise argument_error("values", must, path.name)
+        raise argument_error("values", f"a file that ends in {', '.join(READERS)}", path.name)
     try:
         raw = READERS[suffix](path, unit, columns)
     except InputError as error:
@@ -288,8 +287,7 @@ def _npz(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
         if "values" not in archive.names:
             raise InputError(f"{path}: expected an array `values`. Got {shorten(archive.names)}.")
         arrays = archive.read("values", "steps", "runs", "items")
-    raw = _from_array(arrays["values"])
-    return raw._replace(
+    return _from_array(arrays["values"])._replace(
         steps=arrays.get("steps"), runs=arrays.get("runs"), item_ids=arrays.get("items")
     )
 

@@ -170,8 +170,7 @@ def rows_at(data: Any, items: pd.Index, key: str | None) -> tuple[Kind, IntArray
         return kind, np.arange(len(items))
     if key not in kind.names(data):
         raise argument_error("key", f"a column ({', '.join(map(str, kind.names(data)))})", key)
-    texts = pd.Index(kind.column(data, key)).astype(str)
-    positions = ids_by_text(items).positions(texts)
+    positions = ids_by_text(items).positions(pd.Index(kind.column(data, key)).astype(str))
     if (positions < 0).all():
         first = str(items[0])
         raise InputError(f"No row has the id of an item in {key!r}. The first item is {first!r}.")

@@ -291,7 +291,7 @@ def test_nodes_of_their_own(monkeypatch):
     responses = Responses.from_array(X)
     arguments = {"solver": EM(tolerance=1e-5), "pattern": pattern, "correlated": True}
     on_grid = fit(responses, "m2pl", **arguments)
-    monkeypatch.setattr("irtcat.latent.e_step_program.spacing_for", lambda *_: None)
+    monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     own = fit(responses, "m2pl", **arguments)
     assert own.converged
     assert own.bank.provenance["nodes_are"] == "each subject's own"
@@ -393,10 +393,12 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
     responses = Responses.from_array(X)
     arguments = {"pattern": pattern, "correlated": True, **NO_ERRORS}
     if own:
-        monkeypatch.setattr("irtcat.latent.e_step_program.spacing_for", lambda *_: None)
+        monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     else:  # a first grid too coarse, so that there is a second turn
         spacings = iter([0.5] + [0.3] * 99)
-        monkeypatch.setattr("irtcat.latent.e_step_program.spacing_for", lambda *_: next(spacings))
+        monkeypatch.setattr(
+            "irtcat.latent.quadrature_choice.spacing_for", lambda *_: next(spacings)
+        )
     solver = EM(tolerance=1e-6)
     whole = fit(responses, "m2pl", solver, **arguments)
     step = 3 if own else max(3, whole.n_iterations // 5)
@@ -404,7 +406,7 @@ def test_interrupted_anywhere_the_answer_is_the_same(own, tmp_path, monkeypatch)
         if not own:
             spacings = iter([0.5] + [0.3] * 99)
             monkeypatch.setattr(
-                "irtcat.latent.e_step_program.spacing_for",
+                "irtcat.latent.quadrature_choice.spacing_for",
                 lambda *_, spacings=spacings: next(spacings),
             )
         file = tmp_path / f"{k}.npz"
@@ -430,7 +432,7 @@ def test_full_errors_and_the_sandwich(own, monkeypatch):
     X, pattern = small(correlation=0.5)
     arguments = {"solver": EM(tolerance=1e-6), "pattern": pattern, "correlated": True}
     if own:
-        monkeypatch.setattr("irtcat.latent.e_step_program.spacing_for", lambda *_: None)
+        monkeypatch.setattr("irtcat.latent.quadrature_choice.spacing_for", lambda *_: None)
     responses = Responses.from_array(X)
     full, robust = (
         fit(responses, "m2pl", standard_errors=how, **arguments) for how in ("full", "sandwich")

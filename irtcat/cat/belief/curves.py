@@ -262,8 +262,7 @@ def _peak(item: ItemModel, low: Array, high: Array) -> Array:
     """Ability of the greatest information of one item between two abilities, by bisection."""
 
     def rises(t: Array) -> Array:
-        tangent = jnp.ones_like(t)
-        return jax.jvp(lambda u: category_terms(item, u)[2], (t,), (tangent,))[1] > 0
+        return jax.jvp(lambda u: category_terms(item, u)[2], (t,), (jnp.ones_like(t),))[1] > 0
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = 0.5 * (ends[0] + ends[1])

@@ -125,13 +125,12 @@ def content_plan(bank: BankLike, config: Config) -> ContentPlan | None:
     group = np.where(scored, group, -1)
     supply = np.bincount(group[scored], minlength=len(names))
     low, high = shares.T * config.full_length
-    enemies = enemies_of(bank, config)
     rules = Rules(
         length=config.full_length,
         group=group,
         low=np.floor(low + EPS),
         high=np.ceil(high - EPS),
-        enemies=enemies,
+        enemies=enemies_of(bank, config),
         testlet=testlet if (testlet >= 0).any() else None,
     )
     forced = np.isin(np.arange(bank.n_items), first) & scored

@@ -152,8 +152,7 @@ def _replayed(
             asked_mask(fold.x.shape, items[:, :length])
             for fold, items in zip(folds, order, strict=True)
         ]
-        by_fold = list(map(_errors, folds, asked))
-        errors, best = _best_way(by_fold)
+        errors, best = _best_way(list(map(_errors, folds, asked)))
         sd = [fold.model.score_sds(fold.x, mask) for fold, mask in zip(folds, asked, strict=True)]
         sds.append(np.concatenate(sd))
         ratios.append(errors / sds[-1])

@@ -81,8 +81,7 @@ def document_of(bank: BankLike, config: Config) -> dict[str, Any]:
     if pool.plan is not None and pool.plan.kind_tied is not None:
         must = "without sets of enemies that share items or tie several content groups"
         raise argument_error("config", f"{must}, which need integer programs", "such enemies")
-    population = bank.population
-    state = start(pool, config, population)
+    state = start(pool, config, bank.population)
     with precision("float64"):
         log_prior = np.asarray(pool.belief.log_prior(context_of(pool, config, state)), float)
     nodes, se = np.asarray(pool.nodes, float), float(state.se)

@@ -249,8 +249,7 @@ def a_stratified(context: Context) -> Values:
     References:
         Chang & Ying (1999), Applied Psychological Measurement 23, 211-222.
     """
-    k = context.config.n_strata
-    stage = (context.n_administered * k) // context.config.max_items
+    stage = (context.n_administered * context.config.n_strata) // context.config.max_items
     distance = jnp.minimum(jnp.abs(context.pool.b - context.theta), FAR)
     return -distance - 2 * FAR * jnp.abs(context.pool.stratum - stage)
 

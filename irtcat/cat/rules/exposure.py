@@ -59,8 +59,7 @@ def randomesque(context: Context, values: Array, *, k: int = 5) -> Choice:
     rank = jnp.minimum((u * usable).astype(jnp.int32), usable - 1)
 
     def remove(j: int, remaining: Array) -> Array:
-        top = first_best(remaining)
-        return jnp.where(j < rank, remaining.at[top].set(-jnp.inf), remaining)
+        return jnp.where(j < rank, remaining.at[first_best(remaining)].set(-jnp.inf), remaining)
 
     return first_best(jax.lax.fori_loop(0, k - 1, remove, values)), True
 

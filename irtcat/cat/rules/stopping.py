@@ -378,8 +378,7 @@ def stops(context: Context, rule: Part) -> tuple[Array, Array]:
         met = jnp.stack([holds(submember) for submember in member.get("rules")])
         return met.any() if member.name == "any-of" else met.all()
 
-    over = holds(rule)
-    return over, jnp.argmax(jnp.stack(fired)) + 1
+    return holds(rule), jnp.argmax(jnp.stack(fired)) + 1
 
 
 TOKEN = re.compile(r"\s*([()]|\b(?:and|or)\b)\s*")

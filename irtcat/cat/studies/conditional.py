@@ -79,5 +79,4 @@ def _errors_in_groups(
                 "items": n_items[selected].mean(),
             }
         )
-    columns = ["theta", "sessions", "bias", "csem", "rmse", "se", "items"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["theta", "sessions", "bias", "csem", "rmse", "se", "items"])

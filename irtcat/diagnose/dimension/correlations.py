@@ -517,8 +517,7 @@ def _varying(responses: Responses) -> tuple[np.ndarray, dict[str, str]]:
     low = np.fmin.reduce(values, axis=0, initial=np.inf)
     high = np.fmax.reduce(values, axis=0, initial=-np.inf)
     reason = np.where(low > high, "no answers", np.where(low == high, "constant", ""))
-    excluded = np.flatnonzero(reason != "")
-    reasons = {str(responses.item_ids[j]): str(reason[j]) for j in excluded}
+    reasons = {str(responses.item_ids[j]): str(reason[j]) for j in np.flatnonzero(reason != "")}
     return np.flatnonzero(reason == ""), reasons
 
 

@@ -136,11 +136,10 @@ def with_anchors(bank: ItemBank, anchors: Anchors) -> ItemBank:
     for j, row in zip(at, anchors.bank.unused_categories, strict=True):
         unused[j] = tuple(np.flatnonzero(row).tolist())
     anchored = np.isin(np.arange(bank.n_items), at)
-    statistics = with_states(bank.statistics, {"anchored": anchored, "unused": unused})
     return replace(
         bank,
         model=unpack(bank.model, params),
         covariance=covariance,
         full_covariance=None,
-        statistics=statistics,
+        statistics=with_states(bank.statistics, {"anchored": anchored, "unused": unused}),
     )

@@ -145,8 +145,7 @@ def _arrow_inverse(
     In the sandwich all items' scores add to the errors of shared parameters; scores of different
     items count as independent.
     """
-    n_params = information.shape[1]
-    untied = [p for p in range(n_params) if p not in tied]
+    untied = [p for p in range(information.shape[1]) if p not in tied]
     t, o = list(tied), untied
     inverse = _inverse(information[:, o][:, :, o])
     # An item without information, as one that nobody answered, says nothing of what is shared.

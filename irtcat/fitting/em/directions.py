@@ -175,8 +175,7 @@ def highest_start(
     gain = heights[best] - heights[0]
     if gain <= MIN_GAIN:
         return *starts[0], ""
-    belief = ends[best].belief
-    state = EMState.of(ends[best].point, belief)
+    state = EMState.of(ends[best].point, ends[best].belief)
     note = (
         f"The items' correlations suggest several modes: of {len(starts)} starting points number "
         f"{best + 1} was higher than the first by {gain:.2f} and was taken."

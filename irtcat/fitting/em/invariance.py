@@ -146,14 +146,13 @@ def versions_of(
         choices=_by_version(responses.choices, at, others, -1),
     )
     equal_versions = {name: mask for name, mask in tied.items() if mask.any()}
-    labels = tuple(str(label) for label in grouping.labels)
     return Versions(
         responses=versions,
         items=at,
         group=codes,
         equal=equal_versions,
         ids=tuple(ids),
-        labels=labels,
+        labels=tuple(str(label) for label in grouping.labels),
     )
 
 

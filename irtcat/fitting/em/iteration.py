@@ -159,8 +159,7 @@ def em_update(
     static: Any = {"dims": design.dims, "step_rule": rule, "tied": problem.tied}
     n_responses = len(problem.weights) * len(problem.item_weights)
     by_item = sums.without_rows()
-    counts = sums.belief.counts
-    is_numpy = needs_no_program(problem.template, point.params, counts, n_responses)
+    is_numpy = needs_no_program(problem.template, point.params, sums.belief.counts, n_responses)
     if sums.gradient is None and is_numpy:
         arguments: Any = problem.items(point.params), by_item, problem.constraints
         inputs: Any = *jax.tree.map(np.asarray, arguments), np.int32(n_steps)

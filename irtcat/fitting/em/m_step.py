@@ -295,8 +295,7 @@ def general_terms(
     """
 
     def curve(vector: Array) -> Array:
-        item = unpack(template, vector)
-        return jax.vmap(item.natural)(nodes)
+        return jax.vmap(unpack(template, vector).natural)(nodes)
 
     natural, slopes = curve(phi), jax.jacfwd(curve)(phi)
     table = jnp.concatenate([totals[None], counts]).T

@@ -103,8 +103,7 @@ class Multidimensional(Curvature):
                 )
                 here = adaptive_score_sums(*common, nodes, cells, **static)
             else:
-                is_canonical = full and self.is_canonical
-                here = grid_score_sums(*common, **static, is_canonical=is_canonical)
+                here = grid_score_sums(*common, **static, is_canonical=full and self.is_canonical)
             blocks.append(here)
         first, second = self.added(blocks)
         if not problem.rule.is_adaptive or not full:

@@ -153,8 +153,7 @@ def fixed_values(
     Raises:
         InputError: for an unknown parameter or item, or a value out of range.
     """
-    columns = column_names(template)
-    out = np.full((len(item_ids), len(columns)), np.nan)
+    out = np.full((len(item_ids), len(column_names(template))), np.nan)
     at = {str(item): j for j, item in enumerate(item_ids)}
     has = free_parameters(template)
     first_name: dict[str, str] = {}

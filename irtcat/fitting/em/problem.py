@@ -347,8 +347,7 @@ def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSum
         layouts = program.layouts(groups, posteriors, slack)
         wide = problem.filled(layouts[0][0])
         fill = wide.fill
-        of_program = wide.items(fill.items(params))
-        sums = over_rows(wide, program, of_program, population, layouts)
+        sums = over_rows(wide, program, wide.items(fill.items(params)), population, layouts)
         # The grid was chosen by earlier posteriors: these may be narrower.
         if not program.resolve(items, [(sums.belief.mean, sums.belief.covariance)]):
             return fill.cut_sums(sums)

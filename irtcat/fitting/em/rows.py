@@ -156,11 +156,10 @@ def _check_connected(responses: Responses, grouping: Grouping) -> None:
         reached |= more
     apart = np.flatnonzero(~reached & answered.any(axis=1))
     if len(apart):
-        label = grouping.labels[apart[0]]
         raise argument_error(
             "groups",
             "connected by items that subjects of both answered",
-            f"none between {grouping.labels[0]!r} and {label!r}",
+            f"none between {grouping.labels[0]!r} and {grouping.labels[apart[0]]!r}",
             "Give the known items as anchors, or fit the groups apart.",
         )
 

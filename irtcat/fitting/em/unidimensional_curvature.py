@@ -255,5 +255,4 @@ def _item_loss(
 
     if totals.ndim == 1:
         totals = jnp.broadcast_to(totals[:, None], (len(nodes), params.shape[0]))
-    work = (params, template, totals.T)
-    return jax.lax.map(lambda item: one(*item), work, batch_size=512)
+    return jax.lax.map(lambda item: one(*item), (params, template, totals.T), batch_size=512)

@@ -106,8 +106,7 @@ class FeatureRegression:
                 # The spread of fixed levels says how far another one may be.
                 sd = sd if np.isfinite(sd) else self.regression.coefficients[1:][columns].std()
                 variance = variance + sd**2 * unseen
-        mean = self.regression.mean(x)
-        return self.shift + self.scale * mean, self.scale**2 * variance
+        return self.shift + self.scale * self.regression.mean(x), self.scale**2 * variance
 
 
 def with_centred_levels(regression: Regression, design: Design) -> Regression:

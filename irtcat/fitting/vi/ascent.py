@@ -146,8 +146,7 @@ def expected_cells(
     def add(total: Array, point: tuple[Array, Array]) -> tuple[Array, None]:
         z, weight = point
         u = [at[p] + sum(below[p, r] * z[r + 1] for r in range(p + 1)) for p in range(n)]
-        columns = param_columns(chart, u)
-        value = _cell_values(template, chart, columns, theta + sd * z[0], cells)
+        value = _cell_values(template, chart, param_columns(chart, u), theta + sd * z[0], cells)
         return total + weight * (value @ cells.weight), None
 
     points = tuple(jnp.asarray(array, dtype) for array in cubature(n + 1))
@@ -389,8 +388,7 @@ def bound_of(problem: Problem, guide: Guide) -> Array:
     def add(total: Array, at: Array) -> tuple[Array, None]:
         return total + _expected(problem, guide, at), None
 
-    numbers = jnp.arange(problem.n_batches)
-    fit = jax.lax.scan(add, jnp.zeros((), guide.theta.dtype), numbers)[0]
+    fit = jax.lax.scan(add, jnp.zeros((), guide.theta.dtype), jnp.arange(problem.n_batches))[0]
     return fit + _prior_and_entropy(problem, guide)
 
 

@@ -182,10 +182,9 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
         chart = Chart.of(template, prepared.positive)
         priors = _priors(specification.priors, template, chart, dtype)
         share = float(start.item_n.sum()) / x.size
-        batches = batches_of(x, share, solver, dtype, start.params.shape[1])
         problem = Problem(
             template=template,
-            batches=batches,
+            batches=batches_of(x, share, solver, dtype, start.params.shape[1]),
             prior=priors.table,
             chart=chart,
             learned=priors.learned,

@@ -58,8 +58,7 @@ class ScoreScales:
 
     def range_of(self, run: Run, column: Column) -> Range | None:
         """The range that was given for a column of a run, or its format's; None for 0 to 1."""
-        names = _names(run, column)
-        given = next((self.ranges[n] for n in names if n in self.ranges), None)
+        given = next((self.ranges[n] for n in _names(run, column) if n in self.ranges), None)
         return given or run.ranges.get(column[1])
 
     def convert(self, runs: Iterable[Run]) -> None:

@@ -92,8 +92,7 @@ def _add_review(run: Run, record: dict[str, Any], location: str, counts: dict[st
     if key in counts:
         raise InputError(f"{location}: the index {shorten(key)} occurs twice.")
     source = record.get("raw_input")
-    text = part_of(source, "question") or source
-    item = run.item(key, sample=key, trust=2, text=text)
+    item = run.item(key, sample=key, trust=2, text=part_of(source, "question") or source)
     choices = record.get("choices")
     if not isinstance(choices, list):
         raise InputError(f"{location}: expected choices to be a list. Got {shorten(choices)}.")

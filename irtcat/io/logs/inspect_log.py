@@ -154,8 +154,7 @@ def _from_archive(path: Path, max_bytes: int) -> _Log:
             raise
         raise CutError(f"{path}: the archive is damaged.") from None
     except Exception as error:  # zlib, zstd and both zipfiles raise many types
-        name = type(error).__name__
-        raise CutError(f"{path}: the archive is damaged ({name}).") from None
+        raise CutError(f"{path}: the archive is damaged ({type(error).__name__}).") from None
     location = f"{path}, member header.json"
     header = as_object(header, location, "the header")
     if any(not isinstance(samples, list) for samples in lists):
@@ -200,8 +199,7 @@ def _member(unpacker: Unpacker, info: Any) -> Any:
     except InputError:
         raise
     except Exception as error:  # wrong checksums or frames, passwords, unknown methods
-        name = type(error).__name__
-        raise CutError(f"{location}: cannot be unpacked ({name}).") from None
+        raise CutError(f"{location}: cannot be unpacked ({type(error).__name__}).") from None
     return parse_json(data, location, unpacker.most * JSON_SHARE)
 
 

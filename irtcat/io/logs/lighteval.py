@@ -69,8 +69,7 @@ class _SampleTotals:
                 raise InputError(f"{path}: expected the key {name}. Got {shorten(list(document))}.")
         for name in ("config_general", "results", "config_tasks"):
             as_object(document.get(name, {}), str(path), name)
-        general = document["config_general"]
-        model = as_text(general.get("model_name"), str(path), "model_name")
+        model = as_text(document["config_general"].get("model_name"), str(path), "model_name")
         averages = re.compile(r"all|.*:_average(\|.*)?")
         tasks = frozenset(name for name in document["results"] if not averages.fullmatch(name))
         return cls(str(path), model, tasks, document)

@@ -86,8 +86,7 @@ def _score(value: Any) -> float | None:
     """The score in the value of a metric; None if it has none."""
     if isinstance(value, dict):
         value = next((value[name] for name in SCORES if name in value), None)
-    is_number = isinstance(value, (bool, int, float))
-    return score_number(value) if is_number else None
+    return score_number(value) if isinstance(value, (bool, int, float)) else None
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -131,8 +131,7 @@ def without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
         arguments = json.dumps(run.arguments, sort_keys=True)
         key: tuple[str, ...] = (run.format.name, session, run.task, run.model, run.date, arguments)
         if key in unique and _same_answers(unique[key], run):
-            reason = f"{run.file}: a copy of {unique[key].file}."
-            skipped.append(Skipped(run.file, reason))
+            skipped.append(Skipped(run.file, f"{run.file}: a copy of {unique[key].file}."))
             continue
         while key in unique:
             key = (*key, run.file)

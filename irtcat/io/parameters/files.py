@@ -52,8 +52,7 @@ def open_parameters(path: Path, max_bytes: int) -> OpenedFile:
         InputError: it is empty, no text, or not of these types.
     """
     data = load_text(path, max_bytes, "item parameters")
-    start = data.lstrip()[:1]
-    if start in (b"{", b"["):
+    if data.lstrip()[:1] in (b"{", b"["):
         return _from_json(path, data)
     first = data.splitlines()[0].split(b"\t")
     if len(first) > 5 and first[0].strip() in (b"0", b"1"):
@@ -192,8 +191,7 @@ def _from_flexmirt(path: Path, text: str) -> OpenedFile:
         where = f"{path}, line {number}"
         try:
             if cells[0] == "1":
-                row = _flexmirt_item(cells)
-                groups.setdefault(cells[2], []).append(row)
+                groups.setdefault(cells[2], []).append(_flexmirt_item(cells))
             else:
                 populations[cells[1]] = _flexmirt_group(cells)
         except (ValueError, IndexError) as error:
@@ -285,8 +283,7 @@ def _flexmirt_group(cells: list[str]) -> Population:
     if not (np.diag(covariance) > 0).all():
         raise InputError("a variance is not above 0")
     sd = np.sqrt(np.diag(covariance))
-    correlations = covariance / np.outer(sd, sd)
-    return Population(mean, sd, correlations)
+    return Population(mean, sd, covariance / np.outer(sd, sd))
 
 
 def found_parameters(path: str | os.PathLike[str], max_bytes: int = MOST_BYTES) -> str:

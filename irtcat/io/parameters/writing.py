@@ -54,16 +54,14 @@ def write_parameters(bank: BankLike, path: str | os.PathLike[str], *, dialect: s
     """
     check_choice("dialect", dialect, DIALECTS)
     row, target, bank = DIALECTS[dialect], check_target(path), as_bank(bank)
-    table = _table(bank, row)
-    return WRITERS[row.file](table, bank, target)
+    return WRITERS[row.file](_table(bank, row), bank, target)
 
 
 def _table(bank: ItemBank, row: Dialect) -> pd.DataFrame:
     """The columns of the tool."""
     out = pd.DataFrame(index=range(bank.n_items))
     for part in items_of(bank):
-        values = _values(part, row)
-        for (role, k, m), array in values.items():
+        for (role, k, m), array in _values(part, row).items():
             column = next(c for c in _columns(row, part) if c.role == role)
             if role in FROM_0 and k < column.first:
                 continue

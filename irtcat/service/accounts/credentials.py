@@ -31,8 +31,7 @@ def service_of(request: Request) -> Service:
 
 def service_cookie(service: Service, kind: str, *parts: str) -> str:
     """The name of a cookie of a service, by what it holds, such as "staff", and further parts."""
-    installation = service.signature("cookies", "")[:8]
-    return "_".join([PREFIX, kind, installation, *parts])
+    return "_".join([PREFIX, kind, service.signature("cookies", "")[:8], *parts])
 
 
 def cookie_name(request: Request, kind: str, *parts: str) -> str:

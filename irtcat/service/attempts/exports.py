@@ -105,12 +105,11 @@ def responses_of(service: Service, test: str) -> Responses:
     if not answered.any():
         raise ConflictError("No finished attempt at this test has a scored response.")
     n_codes = max(published.categories.values())
-    codes = tuple(range(published.first_code, published.first_code + n_codes))
     return Responses.from_array(
         values[answered],
         subject_ids=[attempt.id for attempt, has in zip(attempts, answered, strict=True) if has],
         item_ids=ids,
-        codes=codes,
+        codes=tuple(range(published.first_code, published.first_code + n_codes)),
     )
 
 

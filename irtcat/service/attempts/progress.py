@@ -195,8 +195,7 @@ class Progress:
         self._extend(event)
 
     def _rating(self, event: Event) -> None:
-        answer = self.answers[event["item"]]
-        self.answers[event["item"]] = replace(answer, code=event["code"])
+        self.answers[event["item"]] = replace(self.answers[event["item"]], code=event["code"])
 
     def remaining(self, seconds: float, item_limits: Mapping[str, float | None]) -> Remaining:
         """Time left.

@@ -162,8 +162,7 @@ class Body:
 
     def _prompt(self, element: Element) -> str:
         """HTML of the prompt of an interaction, as a paragraph."""
-        prompts = element.findall("{*}qti-prompt")
-        html = "".join(self.inner(prompt) for prompt in prompts)
+        html = "".join(self.inner(prompt) for prompt in element.findall("{*}qti-prompt"))
         if not html.strip():
             return ""
         return html if BLOCK.search(html) else f"<p>{html.strip()}</p>"

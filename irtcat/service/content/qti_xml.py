@@ -33,8 +33,7 @@ def parse_xml(data: bytes, where: str) -> Element:
         advice = "Remove the <!DOCTYPE ...>"
         raise InputError(f"{where}: expected XML without a document type. {advice}.") from None
     except ParseError as error:
-        got = f"something else ({one_line(error)})"
-        raise content_error(where, "XML", got) from None
+        raise content_error(where, "XML", f"something else ({one_line(error)})") from None
     except (ValueError, LookupError) as error:  # an unknown or a multi-byte encoding
         reason = shorten(one_line(error))
         raise InputError(f"{where}: expected XML in UTF-8 ({reason}).") from None

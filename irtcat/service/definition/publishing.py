@@ -175,8 +175,7 @@ class PublishingReport:
         for section, rows in endings[endings["share"] > 0].groupby("section"):
             rules = ", ".join(f"{row.rule} {row.share:.0%}" for row in rows.itertuples())
             lines.append(f"Ended by     section {section}: {rules}")
-        content = self.tables["content"]
-        for section, rows in content.groupby("section"):
+        for section, rows in self.tables["content"].groupby("section"):
             lines.append(
                 f"Content      section {section}: {rows['satisfied'].iloc[0]:.1%} of the "
                 "sessions keep the plan"
@@ -414,8 +413,7 @@ def _first_sessions(report: Report, n: int) -> Report:
     """The report of the first ``n`` sessions."""
     names = "subject_ids truth theta se n_items stop items answers thetas ses score score_sd"
     arrays = {name: getattr(report, name)[:n] for name in f"{names} priors relaxed".split()}
-    unused = None if report.unused is None else report.unused[:n]
-    return replace(report, **arrays, unused=unused)
+    return replace(report, **arrays, unused=None if report.unused is None else report.unused[:n])
 
 
 def _figures(definition: TestDefinition, simulated: _Simulated) -> dict[str, float]:
@@ -481,8 +479,7 @@ def _exposure(simulated: _Simulated) -> pd.DataFrame:
         rate = report.exposure()["rate"]
         never = (rate == 0).mean()
         rows.append((str(at + 1), rate.max(), rate.mean(), never, report.overlap()))
-    columns = ["section", "max_rate", "mean_rate", "never_used", "overlap"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=["section", "max_rate", "mean_rate", "never_used", "overlap"])
 
 
 def _item_rates(simulated: _Simulated) -> pd.DataFrame:

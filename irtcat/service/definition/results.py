@@ -103,8 +103,7 @@ def scaled(
     if len(cuts):
         with np.errstate(divide="ignore", invalid="ignore"):
             below = ndtr((cuts - theta) / se) if se > 0 else (cuts > theta).astype(float)
-        shares = np.diff([0.0, *below, 1.0])
-        probabilities = dict(zip(labels, shares.tolist(), strict=True))
+        probabilities = dict(zip(labels, np.diff([0.0, *below, 1.0]).tolist(), strict=True))
         # A cut of 0.1 + 0.2 is 0.3, as the reported scores are.
         starts = np.round([cut.from_score for cut in definition.cuts], scale.decimals)
         level = labels[int(np.searchsorted(starts, reported, side="right"))]

@@ -124,8 +124,7 @@ def start(service: Service, launch: Launch) -> Device:
 def _begin(service: Service, launch: Launch, known: Platform) -> Device:
     test = test_of(service, launch)
     actor = ACTOR.format(known.id)
-    external = external_id(known.issuer, launch.subject)
-    person = add_person(service, external=external, actor=actor)
+    person = add_person(service, external=external_id(known.issuer, launch.subject), actor=actor)
     wanted = re.split(r"[\s,;]+", launch.custom.get("accommodations", ""))
     names = [name for name in wanted if name]
     try:
@@ -244,8 +243,7 @@ def _comment(report: dict[str, Any]) -> str:
 
 def send_due(connection: Connection, *, is_stopped: Callable[[], bool] = lambda: False) -> int:
     """Send the grades that are due; return how many were accepted."""
-    service = connection.service
-    claimed = GRADES.claimed(service, sa.select(tables.lti_attempts), is_stopped)
+    claimed = GRADES.claimed(connection.service, sa.select(tables.lti_attempts), is_stopped)
     return sum(_send(connection, row) for row in claimed)
 
 

@@ -238,8 +238,7 @@ def _ready_after(process: "subprocess.Popen[str]", port: int, started: float) ->
     url = f"http://127.0.0.1:{port}/health/ready"
     while process.poll() is None and time.monotonic() < started + START_WITHIN:
         try:
-            response = httpx.get(url, timeout=5, trust_env=False)
-            if response.status_code == 200:
+            if httpx.get(url, timeout=5, trust_env=False).status_code == 200:
                 return time.monotonic() - started
         except httpx.HTTPError:
             pass  # it does not listen yet

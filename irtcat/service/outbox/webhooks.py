@@ -285,5 +285,4 @@ def _deliver(service: Service, client: httpx.Client, row: Any, private: bool) ->
 
 def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
     """Deliver the messages of an application that are due."""
-    private = bool(app.state.private_webhooks)
-    deliver_due(app.state.service, private=private, is_stopped=is_stopped)
+    deliver_due(app.state.service, private=bool(app.state.private_webhooks), is_stopped=is_stopped)

@@ -211,8 +211,7 @@ def _several(form: FormData) -> Seen:
     names = [f"p{at}" for at in range(1, MOST_PARTS + 1) if f"p{at}.kind" in form]
     parts = {name: Seen.entered(form, f"{name}.") for name in names}
     response = {name: part.response for name, part in parts.items() if part.response}
-    invalid = any(part.invalid for part in parts.values())
-    return Seen(response or None, invalid, parts=parts)
+    return Seen(response or None, any(part.invalid for part in parts.values()), parts=parts)
 
 
 def _selected(fields: dict[str, str], form: FormData, prefix: str) -> Seen:

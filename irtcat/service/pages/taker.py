@@ -155,8 +155,7 @@ def opened_test(request: Request) -> Response:
 @router.post(f"{OF_TEST}/leave")
 def leave(request: Request, form: CheckedForm) -> Response:
     """Remove a test that is over from this device."""
-    view = _act(request, taking.current)
-    if view["page"] not in ("finished", "void"):
+    if _act(request, taking.current)["page"] not in ("finished", "void"):
         raise ConflictError("The test is not over.")
     response = RedirectResponse("/", status_code=303)
     forget_device(request, response, _device(request).attempt)

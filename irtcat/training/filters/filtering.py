@@ -85,8 +85,7 @@ def read_items(items: Any, rule: Rule | Band | None, name: str, column: str | No
     elif isinstance(items, ItemBank | Responses):
         ids, read = items.item_ids, _of_bank if isinstance(items, ItemBank) else _of_responses
     else:
-        must = "an ItemBank, Responses or a table"
-        raise argument_error("items", must, type(items).__name__)
+        raise argument_error("items", "an ItemBank, Responses or a table", type(items).__name__)
     value: Any = None if rule is None else read(items, rule, name, column)
     index = pd.Index(ids, name="item")
     if index.dtype.kind in "US":
@@ -332,8 +331,7 @@ class Filtered:
             codes = pd.Index(names).get_indexer(pd.Index(self.table["class"]))
         pool = (self.table["flag"] == "").to_numpy()
         items = Items(self.table.index, self.table["value"].to_numpy(), codes, names)
-        quotas = self.bounds["kept"].to_numpy(int)
-        return _random_sample(items, pool, quotas, seed, is_balanced)
+        return _random_sample(items, pool, self.bounds["kept"].to_numpy(int), seed, is_balanced)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the kept items' ids with their values: CSV, JSONL or Parquet; .txt has only ids.

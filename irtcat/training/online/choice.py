@@ -127,8 +127,7 @@ class UsefulnessTable:
         """The table of a function of the success probability."""
         logits = np.arange(-REACH, REACH + STEP / 2, STEP)
         mean, sd = usefulness_moments(logits[:, None], SD_LEVELS[None, :], curve)
-        score = (mean + bonus * sd).astype(np.float32).ravel()
-        return cls(mean, sd, score)
+        return cls(mean, sd, (mean + bonus * sd).astype(np.float32).ravel())
 
     def moments(self, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and SD of the usefulness, interpolated."""

@@ -174,8 +174,7 @@ def _of_table(table: pd.DataFrame, metadata: pd.DataFrame) -> Items:
     parts = {"var_b": var_b, "alpha": alpha, "var_alpha": var_alpha}
     parts["b"] = np.where(is_known, b, centre)
     known: dict[str, Any] = {n: x if x is None else x.astype(np.float32) for n, x in parts.items()}
-    prior = Prior(slope_sd=SLOPE_SD, **known)
-    return Items(len(table), ids, prior, centre, metadata)
+    return Items(len(table), ids, Prior(slope_sd=SLOPE_SD, **known), centre, metadata)
 
 
 def _column(table: pd.DataFrame, name: str) -> FloatArray:
@@ -340,8 +339,7 @@ def largest_remainder(shares: FloatArray, n: int, limits: IntArray) -> IntArray:
             weight = (room > 0).astype(float)
         exact = left * weight / weight.sum()
         extra = np.floor(exact).astype(int)
-        order = np.argsort(-(exact - extra), kind="stable")
-        extra[order[: left - int(extra.sum())]] += 1
+        extra[np.argsort(-(exact - extra), kind="stable")[: left - int(extra.sum())]] += 1
         counts += np.minimum(extra, room)
         left = n - int(counts.sum())
     return counts

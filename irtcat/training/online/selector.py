@@ -328,8 +328,7 @@ class Selector:
                     out.append(row)
             return np.array(out, np.int64)
         everyone = np.arange(size) if members is None else members.astype(np.int64)
-        rest = np.setdiff1d(everyone, chosen)
-        return self._rng.choice(rest, n, replace=False)
+        return self._rng.choice(np.setdiff1d(everyone, chosen), n, replace=False)
 
     def _exact_scores(self, rows: IntArray) -> FloatArray:
         """Usefulness with the bonus, less for prompts that were trained on lately."""
@@ -474,8 +473,7 @@ class Selector:
         Raises:
             InputError: for unknown ids, another number of rows, or rewards out of range.
         """
-        names = self._items.names_of(self._find(ids))
-        return read_rewards(rewards, names, self.reward_range)
+        return read_rewards(rewards, self._items.names_of(self._find(ids)), self.reward_range)
 
     def _read_version(self, version: Any, n: int) -> IntArray:
         """The step at which the prompts were chosen."""
@@ -673,8 +671,7 @@ class Selector:
                 missing. Nothing is changed then.
         """
         STATE.check_argument("state", state)
-        required = set(self.state_dict())
-        missing = sorted(required - set(state))
+        missing = sorted(set(self.state_dict()) - set(state))
         if missing:
             raise argument_error("state", "what `state_dict` returned", f"no {missing[0]!r}")
         n = int(state["n_items"])

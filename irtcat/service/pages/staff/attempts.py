@@ -236,14 +236,13 @@ def replay_page(at: Analyst, attempt: str, section: int) -> Response:
         candidates.append(as_table(step.candidates.reset_index(), caption, columns, 3))
     part = attempt_of(at.service, attempt).test.definition.sections[section - 1]
     assert isinstance(part, Adaptive)  # else there is no replay
-    path = "theta" in replay.to_frame() and bool(replay.to_frame()["theta"].notna().any())
     return at.page(
         "replay.html",
         attempt=attempt,
         replay=replay,
         section=section,
         steps=list(zip(replay.steps, candidates, strict=True)),
-        path=path,
+        path="theta" in replay.to_frame() and bool(replay.to_frame()["theta"].notna().any()),
         criterion=criterion_words(part.config.criterion),
         ending=ending_words(part.config, replay.reason),
     )

@@ -386,8 +386,7 @@ def stopping_words(rule: Any) -> str:
         if rule["name"] == "any-of":
             return ", or ".join(members)
         return ", and ".join(f"({text})" if ", or " in text else text for text in members)
-    words = _first_words(STOPPING, rule["name"], rule)
-    return words or str(rule["name"])
+    return _first_words(STOPPING, rule["name"], rule) or str(rule["name"])
 
 
 def ending_words(config: Config, reason: str) -> str:

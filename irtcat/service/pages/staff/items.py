@@ -77,10 +77,9 @@ def item_page(at: Reader, test: str, id: str = "") -> Response:
     if in_bank and at.account.may("parameters"):
         frame = item_statistics(at.service, test).set_index("item")
         statistics = frame.loc[id].to_dict() if id in frame.index else None
-        row = published.bank.to_frame().loc[id]
         parameters = {
             name: Shown.number(value, 3)
-            for name, value in row.items()
+            for name, value in published.bank.to_frame().loc[id].items()
             if not (isinstance(value, float) and np.isnan(value))
         }
     names = [None, *published.items.items, None]
@@ -160,11 +159,9 @@ def curve(at: Analyst, test: str, id: str = "") -> Response:
     bank = published.bank
     with suppress(InputError):  # no answers yet
         responses = responses_of(at.service, test)
-        column = responses.item_ids.tolist().index(id)
-        n = int((responses.values[:, column] >= 0).sum())
+        n = int((responses.values[:, responses.item_ids.tolist().index(id)] >= 0).sum())
         if n >= 2 * EACH:
-            points = min(n // EACH, GROUPS)
-            curves = empirical_curves(bank, responses, [id], n_points=points)
+            curves = empirical_curves(bank, responses, [id], n_points=min(n // EACH, GROUPS))
             return svg(plot.empirical_curves(curves))
     return svg(plot.item_curves(bank, [id]))
 

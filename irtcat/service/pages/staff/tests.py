@@ -103,8 +103,7 @@ def report_of(test: PublishedTest) -> PublishingReport:
 
 @router.get("/tests")
 def list_tests(at: Reader) -> Response:
-    frame = library.published_tests(at.service)
-    return at.page("tests.html", tests=frame.to_dict("records"))
+    return at.page("tests.html", tests=library.published_tests(at.service).to_dict("records"))
 
 
 @router.get("/tests/new")
@@ -212,5 +211,4 @@ def figure(at: ReportReader, test: str, name: str) -> Response:
 @router.get("/tests/{test}/retire")
 def retire_page(at: Publisher, test: str) -> Response:
     """Ask before a test is retired."""
-    published = published_test(at.service, test)
-    return at.page("retire.html", test=published)
+    return at.page("retire.html", test=published_test(at.service, test))
