@@ -49,10 +49,10 @@ AREAS = {
         ("fitting/em/*.py", "fitting/marginal.py", "latent/*.py"),
         ("tests/latent", "tests/fitting", "tests/models"),
     ),
-    "scoring": Area(("scoring/*.py",), ("tests/scoring",)),
+    "scoring": Area(("scoring/*.py",), ("tests/scoring", "tests/diagnose")),
     "engine": Area(("cat/engine/*.py", "cat/rules/*.py", "cat/belief/*.py"), ("tests/cat",)),
-    "selection": Area(("selection/*.py",), ("tests/selection",)),
-    "prediction": Area(("prediction/*.py",), ("tests/prediction",)),
+    "selection": Area(("selection/*.py",), ("tests/selection", "tests/prediction")),
+    "prediction": Area(("prediction/*.py",), ("tests/prediction", "tests/leaderboard")),
 }
 
 SWAPPED = {
