@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import argument_error
-from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.prediction.estimands import RunNoise
 from irtcat.prediction.result import OTHER_ANSWERS, Estimate, Prediction
@@ -45,12 +44,13 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
     Raises:
         InputError: for responses without any of the items, or in other categories.
     """
-    positions = places_of(item_ids, new.item_ids)
+    positions = pd.Index(np.asarray(new.item_ids, dtype=str)).get_indexer(pd.Index(item_ids))
     present = positions >= 0
     if not present.any():
         advice = f"The subset's items are {', '.join(item_ids[:3])}, ...."
         raise argument_error("responses", "answers to items of the subset", new, advice)
-    if new.is_fractional and calibration.n_categories != 2:
+    is_fractional = new.is_fractional
+    if is_fractional and calibration.n_categories != 2:
         must = f"in {calibration.n_categories} categories, like the calibration"
         raise argument_error("responses", must, new.kind)
 
@@ -59,8 +59,8 @@ def align(new: Responses, item_ids: np.ndarray, calibration: Any) -> Responses:
         out[:, present] = cells[:, positions[present]]
         return out
 
-    values = spread(new.values, np.nan if new.is_fractional else -1)
-    if not new.is_fractional:
+    values = spread(new.values, np.nan if is_fractional else -1)
+    if not is_fractional:
         values = recode(values, new, calibration)
     return Responses(
         values=values,

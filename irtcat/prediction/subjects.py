@@ -103,6 +103,7 @@ class Subjects:
         self.rows = task.usable[np.argsort(hashes, kind="stable")]
         self.x = filled_scores(task.calibration.subset(subjects=self.rows))
         self.fold = np.arange(len(self.rows)) % FOLDS
+        self._index = pd.Index(np.asarray(task.calibration.item_ids, dtype=str))
         self.choosers = np.arange(len(self.rows))[:MOST_SUBJECTS]
         self.reference = Reference.of(self.x)
         self._references: dict[int, Reference] = {}
@@ -142,7 +143,7 @@ class Subjects:
             self._chosen[fold] = None
             with suppress(InputError):  # a filter or quota may be infeasible for fewer subjects
                 subset = rechoose(request, task.calibration.subset(subjects=others))
-                items = places_of(subset.item_ids, task.calibration.item_ids)
+                items = self._index.get_indexer(pd.Index(subset.item_ids))
                 self._chosen[fold] = Chosen(items, subset.weights)
         return self._references[fold], None if request is None else self._chosen[fold]
 

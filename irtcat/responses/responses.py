@@ -431,7 +431,7 @@ class Responses:
     @property
     def shape(self) -> tuple[int, int]:
         """Number of subjects and number of items."""
-        return self.n_subjects, self.n_items
+        return self.values.shape[0], self.values.shape[1]
 
     @property
     def n_subjects(self) -> int:
@@ -456,7 +456,7 @@ class Responses:
     @property
     def highest(self) -> int:
         """The highest response in ``values``: 1 for fractions, else the last category."""
-        return 1 if self.is_fractional else self.n_categories - 1
+        return 1 if self.values.dtype.kind == "f" else self.n_categories - 1
 
     def mean_shares(self, axis: int) -> np.ndarray:
         """Mean share of the highest response of each item (axis 0) or subject (axis 1).
@@ -515,8 +515,10 @@ class Responses:
     @property
     def has_missing(self) -> bool:
         """Whether any response is missing."""
-        blocks = (_matrix.observed(self.values[rows]) for rows in _matrix.row_blocks(self.shape))
-        return not all(block.all() for block in blocks)
+        for rows in _matrix.row_blocks(self.values.shape):
+            if not _matrix.observed(self.values[rows]).all():
+                return True
+        return False
 
     def to_numpy(self) -> np.ndarray:
         """Return a float64 copy of the category codes or fractions, NaN where missing."""
@@ -608,21 +610,20 @@ class Responses:
         if items is not None:
             columns = selected_positions("items", items, self.item_ids, distinct=True)
 
-        def part(cells: Any) -> Any:
+        parts: dict[str, Any] = {}
+        for name in ("values", "trials", "trial_values", "choices"):
+            cells = getattr(self, name)
             if cells is not None and rows is not None:
                 cells = cells[rows]
-            return cells if cells is None or columns is None else cells[:, columns]
-
+            parts[name] = cells if cells is None or columns is None else cells[:, columns]
+        parts["values"] = np.ascontiguousarray(parts["values"])
         return replace(
             self,
-            values=np.ascontiguousarray(part(self.values)),
+            **parts,
             subject_ids=self.subject_ids if rows is None else self.subject_ids[rows],
             item_ids=self.item_ids if columns is None else self.item_ids[columns],
             subjects=self.subjects if rows is None else self.subjects.iloc[rows],
             items=self.items if columns is None else self.items.iloc[columns],
-            trials=part(self.trials),
-            trial_values=part(self.trial_values),
-            choices=part(self.choices),
         )
 
     def as_choices(self) -> "Responses":
