@@ -365,18 +365,11 @@ class _Running:
         filters = list(dict.fromkeys(str(row.get("filter", "")) for row in rows))
         if not filters:
             return {}
-        known = common_condition(self.conditions, "filter", task)
-        is_chosen = self.harness.filter is not None or known in filters
-        selected = self.harness.filter or (known if known in filters else filters[0])
-        if selected not in filters and len(filters) > 1:
-            must = f"one of {', '.join(filters)} (task {brief(task)})"
-            raise argument_error("filter", must, selected)
-        if len(filters) > 1 and not is_chosen:
-            others = ", ".join(name for name in filters if name != selected)
-            self.notes[f"{task} filter"] = f"{task}: filter {selected} was used (not {others})."
-        if selected not in filters:
-            note = f"{task}: its only filter is {filters[0]}, not {selected}."
+        if len(filters) == 1 and self.harness.filter not in (None, "", *filters):
+            note = f"{task}: its only filter is {filters[0]}, not {self.harness.filter}."
             self.notes[f"{task} filter"], selected = note, filters[0]
+        else:
+            selected = self._choose("filter", task, filters, filters[0])
         return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == selected}
 
     def _check(
@@ -401,17 +394,23 @@ class _Running:
     def _metric(self, item: Item, row: Mapping[str, Any]) -> str:
         """The metric whose value is the answer."""
         metrics = list(row.get("metrics", ()))
-        known = common_condition(self.conditions, "metric", item.task)
-        is_chosen = self.harness.metric is not None or known in metrics
-        default = known if known in metrics else _default_metric(metrics)
-        selected = str(self.harness.metric or default)
-        if selected not in metrics:
-            must = f"one of {', '.join(metrics)} (task {brief(item.task)})"
-            raise argument_error("metric", must, selected)
-        if len(metrics) > 1 and not is_chosen:
-            others = ", ".join(name for name in metrics if name != selected)
-            note = f"{item.task}: metric {selected} was used (not {others})."
-            self.notes[f"{item.task} metric"] = note
+        if not metrics:
+            raise InputError("The task has no metric. Name another task.")
+        # The one that `irtcat.read_logs` would use.
+        first = min(metrics, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+        return self._choose("metric", item.task, metrics, first)
+
+    def _choose(self, what: str, task: str, names: list[str], default: str) -> str:
+        """The metric or filter to use: as asked, else as in the calibration, else the default."""
+        asked = getattr(self.harness, what)
+        known = common_condition(self.conditions, what, task)
+        selected = str(asked or (known if known in names else default))
+        if selected not in names:
+            must = f"one of {', '.join(names)} (task {brief(task)})"
+            raise argument_error(what, must, selected)
+        if len(names) > 1 and asked is None and known not in names:
+            others = ", ".join(name for name in names if name != selected)
+            self.notes[f"{task} {what}"] = f"{task}: {what} {selected} was used (not {others})."
         return selected
 
 
@@ -437,10 +436,3 @@ def _manager(manager_class: Any, include_path: Any, tasks: set[str], metadata: A
         if tasks <= set(manager.all_tasks):
             return manager
     return manager_class(**settings)
-
-
-def _default_metric(metrics: list[str]) -> str:
-    """The metric that `irtcat.read_logs` would use of these."""
-    if not metrics:
-        raise InputError("The task has no metric. Name another task.")
-    return min(metrics, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
