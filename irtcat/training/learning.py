@@ -1,6 +1,5 @@
 """How models learn easy and difficult items as their training sets grow."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -144,54 +143,37 @@ def learning_regression(
     sizes = _sizes(responses, size)
     names = ["all"] * responses.n_subjects if systems is None else systems
     system = subject_labels(responses, names, "systems").astype(str).to_numpy()
-    items, left_out = _items(bank, responses, categories)
-    check_count("bands", bands, 1, len(items.columns))
-    answers = _Answers(responses.values, responses.observed, np.log(sizes / sizes.max()), items)
-    present = [
-        *([] if systems is None else ["system"]),
-        *([] if categories is None else ["category"]),
-    ]
-    tables, shares = [], []
+    answers, left_out = _common_answers(bank, responses, categories)
+    check_count("bands", bands, 1, len(answers.difficulty))
+    log_size = np.log(sizes / sizes.max())
+    given = {"system": systems is not None, "category": categories is not None}
+    tables: dict[tuple[str, str], pd.DataFrame] = {}
+    shares: dict[tuple[str, str], pd.DataFrame] = {}
     for label in dict.fromkeys(system.tolist()):
         rows = np.flatnonzero(system == label)
-        for category, chosen in items.categories():
-            key = {"system": label, "category": category}
-            key = {name: key[name] for name in present}
-            tables.append(_regression(answers, rows, chosen, errors).assign(**key))
-            shares.append(_shares(answers, sizes, rows, chosen, bands).assign(**key))
+        for category, chosen in answers.categories.items():
+            tables[label, category] = _regression(answers, log_size, rows, chosen, errors)
+            shares[label, category] = _shares(answers, sizes, rows, chosen, bands)
     return LearningRegression(
-        table=_ordered(tables, present),
-        shares=_ordered(shares, present),
+        table=_joined(tables, given),
+        shares=_joined(shares, given),
         largest_size=float(sizes.max()),
         errors=errors,
         left_out=left_out,
     )
 
 
-class _Items(NamedTuple):
-    """The items with a difficulty: columns of the responses, difficulties, categories."""
-
-    columns: IntArray
-    difficulty: FloatArray
-    codes: IntArray
-    names: list[str]
-
-    def categories(self) -> Iterator[tuple[str, IntArray]]:
-        """Each category with the positions of its items."""
-        for code, name in enumerate(self.names):
-            if (self.codes == code).any():
-                yield name, np.flatnonzero(self.codes == code)
-
-
 class _Answers(NamedTuple):
+    """Answers to the items with a difficulty, and the positions of these by category."""
+
     values: np.ndarray
     observed: BoolArray
-    log_size: FloatArray
-    items: _Items
+    difficulty: FloatArray
+    categories: dict[str, IntArray]
 
     def of(self, rows: IntArray, chosen: IntArray) -> tuple[np.ndarray, BoolArray]:
         """Answers of some subjects to some of the items, and which there are."""
-        cells = np.ix_(rows, self.items.columns[chosen])
+        cells = np.ix_(rows, chosen)
         return self.values[cells], self.observed[cells]
 
 
@@ -209,8 +191,10 @@ def _sizes(responses: Responses, size: Any) -> FloatArray:
     return numbers
 
 
-def _items(bank: ItemBank, responses: Responses, categories: Any) -> tuple[_Items, tuple[str, ...]]:
-    """The common items with a difficulty, and the ids of those without."""
+def _common_answers(
+    bank: ItemBank, responses: Responses, categories: Any
+) -> tuple[_Answers, tuple[str, ...]]:
+    """The answers to common items with a difficulty, and the ids of those without."""
     position = pd.Index(bank.item_ids).get_indexer(pd.Index(responses.item_ids))
     common = np.flatnonzero(position >= 0)
     determined = bank.determined[position[common]]
@@ -220,23 +204,27 @@ def _items(bank: ItemBank, responses: Responses, categories: Any) -> tuple[_Item
         raise InputError(
             f"The bank and the responses must have at least 2 common items. Got {got}."
         )
-    codes, names = np.zeros(len(columns), int), ["all"]
+    members = {"all": np.arange(len(columns))}
     if categories is not None:
         tables = [responses.items, bank.items]
         values = per_item("categories", categories, responses.item_ids, tables, "category")
         codes, names = read_groups(np.asarray(values, dtype=object)[columns])
+        members = {name: np.flatnonzero(codes == code) for code, name in enumerate(names)}
     difficulty = bank.to_frame()["b"].to_numpy(float)[position[columns]]
     left_out = tuple(str(i) for i in responses.item_ids[common[~determined]])
-    return _Items(columns, difficulty, codes, names), left_out
+    values, observed = responses.values[:, columns], responses.observed[:, columns]
+    return _Answers(values, observed, difficulty, members), left_out
 
 
-def _regression(answers: _Answers, rows: IntArray, chosen: IntArray, errors: str) -> pd.DataFrame:
+def _regression(
+    answers: _Answers, log_size: FloatArray, rows: IntArray, chosen: IntArray, errors: str
+) -> pd.DataFrame:
     """The four terms of one system and category."""
     values, observed = answers.of(rows, chosen)
     subject, item = np.nonzero(observed)
     y = values[observed].astype(float)
-    b = answers.items.difficulty[chosen]
-    size, difficulty = answers.log_size[rows][subject], (b - b.mean())[item]
+    b = answers.difficulty[chosen]
+    size, difficulty = log_size[rows][subject], (b - b.mean())[item]
     x = np.column_stack([np.ones(len(y)), size, difficulty, size * difficulty])
     estimate, error, df = np.full(4, np.nan), np.full(4, np.nan), np.inf
     flag = _why_not(x, y)
@@ -357,7 +345,7 @@ def _shares(
     answers: _Answers, sizes: FloatArray, rows: IntArray, chosen: IntArray, bands: int
 ) -> pd.DataFrame:
     """Share of right answers by band of difficulty and training size."""
-    difficulty = answers.items.difficulty
+    difficulty = answers.difficulty
     rank = np.argsort(np.argsort(difficulty, kind="stable"), kind="stable")
     band_of = rank * bands // len(difficulty)  # of all items: a category may lack a band
     found = []
@@ -383,7 +371,7 @@ def _mean_of_items(right: np.ndarray, observed: BoolArray) -> tuple[float, float
     return float(share), float(np.sqrt(spread) / n.sum())
 
 
-def _ordered(tables: list[pd.DataFrame], present: list[str]) -> pd.DataFrame:
-    """One table, the columns of system and category first."""
-    table = pd.concat(tables, ignore_index=True)
-    return table[[*present, *(name for name in table if name not in present)]]
+def _joined(tables: dict[tuple[str, str], pd.DataFrame], given: dict[str, bool]) -> pd.DataFrame:
+    """One table; system and category, if they are given, are its first columns."""
+    table = pd.concat(tables, names=list(given)).reset_index(list(given)).reset_index(drop=True)
+    return table.drop(columns=[name for name, is_given in given.items() if not is_given])
