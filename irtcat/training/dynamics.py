@@ -122,19 +122,11 @@ class Dynamics:
         """
         if not is_number(share) or not 0 < share <= 1:
             raise argument_error("share", "a share above 0, up to 1", share)
-        confidence = self.table["confidence"].to_numpy(float)
-        variability = self.table["variability"].to_numpy(float)
-        k = int(np.floor(share * np.isfinite(confidence).sum() + 0.5))
-
-        def lowest(values: FloatArray) -> np.ndarray:
-            mask = np.zeros(len(values), bool)
-            mask[np.argsort(values, kind="stable")[:k]] = True  # NaN sorts last
-            return mask
-
-        columns = {"easy": -confidence, "ambiguous": -variability, "hard": confidence}
-        return pd.DataFrame(
-            {name: lowest(values) for name, values in columns.items()}, index=self.table.index
-        )
+        table = self.table[["confidence", "variability"]].astype(float)
+        k = np.floor(share * np.isfinite(table["confidence"]).sum() + 0.5)
+        easy, ambiguous = -table["confidence"], -table["variability"]
+        columns = {"easy": easy, "ambiguous": ambiguous, "hard": table["confidence"]}
+        return pd.DataFrame(columns).rank(method="first") <= k
 
 
 class Accumulator:
@@ -270,18 +262,18 @@ class Accumulator:
     def result(self) -> Dynamics:
         """The statistics of all batches so far."""
         known = self._known > 0
-        confidence, *others = (
-            np.where(self._counts[name] > 0, self._means[name], np.nan) for name in MEANS
-        )
+        means = {
+            name: np.where(self._counts[name] > 0, self._means[name], np.nan) for name in MEANS
+        }
         with np.errstate(divide="ignore", invalid="ignore"):
             columns = {
                 "n": self._n,
-                "confidence": confidence,
+                "confidence": means.pop("confidence"),
                 "variability": np.sqrt(self._squares / self._n),
                 "correctness": self._correct / self._known,
                 "forgotten": np.where(known, self._forgotten, np.nan),
                 "learned": self._learned,
-                **dict(zip(MEANS[1:], others, strict=True)),
+                **means,
             }
         table = pd.DataFrame(columns, index=self.ids, copy=True)
         table["flag"] = _flags(self._n, known & (self._correct == 0))

@@ -197,13 +197,9 @@ def _train_members(
     predictions = np.stack([member.predictions.astype(dtype) for member in by_member])
     index = pd.Index([f"m{member.number + 1}" for member in members], dtype=object, name="subject")
     in_sample = np.unpackbits(trained, axis=1, count=len(ids)).astype(bool)
-    columns: dict[str, Any] = {
-        "learner": [names[member.learner] for member in members],
-        "size": [member.size for member in members],
-        "noise": [member.noise for member in members],
-        "seed": [member.seed for member in members],
-        **accuracies(predictions, in_sample, setup.labels),
-    }
+    table = pd.DataFrame(members, index=index).drop(columns="number")
+    table["learner"] = [names[member.learner] for member in members]
+    table = table.assign(**accuracies(predictions, in_sample, setup.labels))
     probabilities = [member.probabilities for member in by_member]
     return Crowd(
         item_ids=ids,
@@ -211,7 +207,7 @@ def _train_members(
         labels=setup.labels,
         predictions=predictions,
         trained_on=trained,
-        members=pd.DataFrame(columns, index=index),
+        members=table,
         gold=_stacked([member.gold for member in by_member], len(ids)),
         probabilities=_stacked(probabilities, len(ids), len(setup.classes)),
     )

@@ -28,8 +28,7 @@ class Rows:
     """
 
     def __init__(self, items: Any, ids: Any, needed: IntArray) -> None:
-        self._of_item: IntArray | None = None
-        self.n = len(items)
+        self._of_item = self._of_row = np.arange(len(items))
         if ids is None:
             return
         rows = pd.Index(np.asarray(ids)).astype(str)
@@ -49,15 +48,15 @@ class Rows:
 
     def of_items(self, positions: IntArray) -> IntArray:
         """Rows of items by position."""
-        return positions if self._of_item is None else self._of_item[positions]
+        return self._of_item[positions]
 
     def items_of(self, rows: IntArray) -> IntArray:
         """Positions of the items in these rows."""
-        n = self.n if self._of_item is None else len(self._of_row)
+        n = len(self._of_row)
         outside = rows[(rows < 0) | (rows >= n)]
         if len(outside):
             raise argument_error("positions", f"rows from 0 to {n - 1}", outside)
-        items = rows if self._of_item is None else self._of_row[rows]
+        items = self._of_row[rows]
         if (items < 0).any():
             raise argument_error("positions", "rows with an item", rows[items < 0])
         return items

@@ -204,17 +204,13 @@ def quotas_of(items: Items, pool: BoolArray, n: int) -> IntArray:
     return quotas
 
 
-def _class_positions(items: Items) -> list[IntArray]:
-    """Positions of each class's items, ascending; in one pass, as there may be many classes."""
-    order = np.argsort(items.codes, kind="stable")
-    ends = np.cumsum(np.bincount(items.codes, minlength=len(items.classes)))
-    return np.split(order, ends[:-1])
-
-
 def lowest_cost(items: Items, pool: BoolArray, cost: FloatArray, quotas: IntArray) -> IntArray:
     """Positions of the items of lowest cost of each class; ties go to the earlier item."""
     chosen = []
-    for positions, quota in zip(_class_positions(items), quotas, strict=True):
+    # In one pass, as there may be many classes.
+    order = np.argsort(items.codes, kind="stable")
+    ends = np.cumsum(np.bincount(items.codes, minlength=len(items.classes)))
+    for positions, quota in zip(np.split(order, ends[:-1]), quotas, strict=True):
         positions = positions[pool[positions]]
         if quota == len(positions):
             chosen.append(positions)
@@ -230,30 +226,22 @@ def bounds_of(
     items: Items, usable: BoolArray, chosen: IntArray, rule: Rule | None, tau: float | None
 ) -> pd.DataFrame:
     """The bound of each class: the first value left out is the equivalent threshold."""
-    kept = np.zeros(len(usable), bool)
-    kept[chosen] = True
-    rows = []
-    for name, positions in zip(items.classes, _class_positions(items), strict=True):
-        positions = positions[usable[positions]]
-        is_kept = kept[positions]
-        row = {"class": name, "n": len(positions), "kept": int(is_kept.sum())}
-        inside, outside = items.value[positions[is_kept]], items.value[positions[~is_kept]]
-        rows.append(row | _bound(inside, outside, rule, tau))
-    return pd.DataFrame(rows).set_index("class")
-
-
-def _bound(
-    inside: FloatArray, outside: FloatArray, rule: Rule | None, tau: float | None
-) -> dict[str, Any]:
-    """Threshold of one class, and how many items left out tie with the last one kept."""
+    n_classes, left_out = len(items.classes), usable.copy()
+    left_out[chosen] = False
+    inside, outside = items.codes[chosen], items.codes[left_out]
+    table = pd.DataFrame(index=pd.Index(items.classes, name="class"))
+    table["n"] = np.bincount(items.codes[usable], minlength=n_classes)
+    table["kept"] = np.bincount(inside, minlength=n_classes)
     if rule is None:
-        return {"tau": np.nan, "tied": 0}
-    farthest = rule.cost(inside).max(initial=-np.inf)
-    tied = int((rule.cost(outside) == farthest).sum())
-    nearest = rule.cost(outside).min(initial=np.inf)
+        return table.assign(tau=np.nan, tied=0)
+    cost = rule.cost(items.value)
+    farthest, nearest = np.full(n_classes, -np.inf), np.full(n_classes, np.inf)
+    np.maximum.at(farthest, inside, cost[chosen])
+    np.minimum.at(nearest, outside, cost[left_out])
     if tau is not None:
-        nearest = min(nearest, float(rule.cost(np.asarray(tau, float))))
-    return {"tau": float(rule.cost(np.asarray(nearest))), "tied": tied}
+        nearest = np.minimum(nearest, rule.cost(np.asarray(tau, float)))
+    ties = outside[cost[left_out] == farthest[outside]]
+    return table.assign(tau=rule.cost(nearest), tied=np.bincount(ties, minlength=n_classes))
 
 
 RANDOM, BETWEEN = "random", "between"

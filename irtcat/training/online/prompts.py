@@ -282,16 +282,15 @@ class Prompts:
     def suspects(self, names: np.ndarray, threshold: float, prior: float) -> pd.DataFrame:
         """Prompts that are broken with at least this probability (see `Selector.suspects`)."""
         rows = np.flatnonzero(self.visits > 0)
-        share = self.reasons(rows, prior) if len(rows) else np.empty((0, 3))
+        share = self.reasons(rows, prior)
         total = share.sum(axis=1)
         order = np.argsort(-total, kind="stable")
         order = order[total[order] >= threshold]
         rows, share, total = rows[order], share[order], total[order]
-        reasons = [REASONS[k] for k in share.argmax(axis=1)] if len(rows) else []
         return pd.DataFrame(
             {
                 "probability": total,
-                "reason": np.array(reasons, dtype=object),
+                "reason": np.array(REASONS, dtype=object)[share.argmax(axis=1)],
                 "visits": self.visits[rows],
                 "trials": self.trials[rows].astype(int),
                 "right": self.right[rows].astype(float),

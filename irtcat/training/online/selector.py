@@ -594,8 +594,7 @@ class Selector:
         prompts = self._belief.prompts
         with np.errstate(invalid="ignore"):
             score = np.where(prompts.trials > 0, prompts.right / prompts.trials, np.nan)
-        last = pd.array(np.where(prompts.last < 0, 0, prompts.last), dtype="Int64")
-        last[prompts.last < 0] = pd.NA
+        last = pd.arrays.IntegerArray(prompts.last.astype(np.int64), prompts.last < 0)
         counts: dict[str, Any] = {
             "visits": prompts.visits,
             "trials": prompts.trials.astype(int),
