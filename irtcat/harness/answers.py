@@ -54,11 +54,9 @@ class Harness(Protocol):
 
     def about(self) -> dict[str, Any]:
         """The settings that identify a run: it continues only with the same settings."""
-        ...
 
     def check(self, items: Mapping[str, Item]) -> None:
         """Raise errors that can be detected before the run."""
-        ...
 
     def drive(
         self,
@@ -72,7 +70,6 @@ class Harness(Protocol):
         Files are written to ``folder.file(NAME)`` or ``folder.folder(NAME)``, which add them to the
         manifest of the run's folder.
         """
-        ...
 
 
 @dataclass(frozen=True)

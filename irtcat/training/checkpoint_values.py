@@ -13,11 +13,10 @@ from irtcat._common.checks import (
     argument_error,
     brief,
     check_choice,
-    check_ids,
-    check_unique,
     float_array,
     shorten,
 )
+from irtcat._common.positions import first_repeated
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.archives import array_file, read_npy
 from irtcat._files.reading import numbered_lines, parse_json
@@ -27,6 +26,7 @@ from irtcat.responses._cells import Coding
 from irtcat.responses._frames import as_pandas, frame_kind
 from irtcat.responses._table import ITEM_NAMES, SUBJECT_NAMES, normalized
 from irtcat.training.dynamics import FLOOR
+from irtcat.training.learners import read_item_ids
 
 TOLERANCE = 1e-5
 """Values may be this far out of range by rounding, as probabilities in float32 are."""
@@ -172,9 +172,7 @@ def read_checkpoints(
         if passed is not None and has is not None:
             raise argument_error(name, "None for values that have their own", passed)
     n, n_items = raw.values.shape
-    ids = [f"i{i + 1}" for i in range(n_items)] if item_ids is None else item_ids
-    ids = ids if raw.item_ids is None else raw.item_ids
-    names = check_unique("item_ids", check_ids("item_ids", ids, n_items, "item"))
+    names = read_item_ids(item_ids if raw.item_ids is None else raw.item_ids, n_items)
     run = _column("runs", runs if raw.runs is None else raw.runs, n)
     run = np.full(n, "1", object) if run is None else np.array([str(r) for r in run], object)
     step = _steps(steps if raw.steps is None else raw.steps, run)
@@ -185,10 +183,8 @@ def read_checkpoints(
         f"{r}/step {s:.15g}" if several else f"step {s:.15g}"  # tokens seen need all digits
         for r, s in zip(run, step, strict=True)
     ]
-    repeated = pd.Series(labels).duplicated().to_numpy()
-    if repeated.any():
-        got = f"{labels[int(np.argmax(repeated))]} twice"
-        raise argument_error("steps", "different for all checkpoints of a run", got)
+    if (twice := first_repeated(pd.Index(labels))) is not None:
+        raise argument_error("steps", "different for all checkpoints of a run", f"{twice} twice")
     ordered: dict[str, Any] = {
         "values": raw.values[order],
         "runs": run[order],
@@ -337,8 +333,7 @@ def _from_frame(frame: pd.DataFrame, name: str, unit: str, columns: Mapping[str,
     if not len(frame):
         raise argument_error("values", "a table with rows", "none")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-    if not frame.columns.is_unique:
-        repeated = frame.columns[frame.columns.duplicated()][0]
+    if (repeated := first_repeated(frame.columns)) is not None:
         raise argument_error("values", "a table of unique columns", f"{repeated!r} twice")
     usual = {"value": {"value", *UNITS[unit].names}, **NAMES}
     roles = ("value", "item", "step", "run")

@@ -40,7 +40,7 @@ from irtcat._common.checks import (
 from irtcat._common.positions import positions_of_ids
 from irtcat._common.types import FloatArray, IntArray
 from irtcat._files.reading import numbered_lines, parse_json
-from irtcat.training.learners import TOLERANCE
+from irtcat.training.learners import TOLERANCE, read_item_ids
 
 __all__ = [
     "FLOOR",
@@ -507,10 +507,7 @@ def _accumulated(
     early: int | None,
 ) -> Dynamics:
     """The statistics of all epochs, which a method of `Accumulator` adds."""
-    items: Any = epochs.shape[1]
-    if item_ids is not None:
-        items = check_unique("item_ids", check_ids("item_ids", item_ids, items, "item"))
-    accumulator = Accumulator(items, early=early)
+    accumulator = Accumulator(read_item_ids(item_ids, epochs.shape[1]), early=early)
     by_epoch: Any = [None] * len(epochs) if correct is None else _numbers("correct", correct)
     if correct is not None and by_epoch.shape != epochs.shape[:2]:
         must = f"{len(epochs)} x {epochs.shape[1]}, epochs x items"

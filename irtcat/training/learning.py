@@ -1,5 +1,6 @@
 """How models learn easy and difficult items as their training sets grow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -169,7 +170,7 @@ class _Answers(NamedTuple):
     values: np.ndarray
     observed: BoolArray
     difficulty: FloatArray
-    categories: dict[str, IntArray]
+    categories: Mapping[str, IntArray]
 
     def of(self, rows: IntArray, chosen: IntArray) -> tuple[np.ndarray, BoolArray]:
         """Answers of some subjects to some of the items, and which there are."""

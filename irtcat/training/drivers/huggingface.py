@@ -285,10 +285,13 @@ class GRPOMixin(SourceMixin):
     def _make_sampler(self, source: Any, ids: Any) -> Any:
         prompts = self.args.generation_batch_size // self.num_generations
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        batches = BatchSampler(
+        return BatchSampler(
             source, prompts, drop_last=True, ids=ids, seed=seed, num_replicas=1, rank=0
         )
-        return _Groups(batches, self.num_generations, self._uses)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        groups = _Groups(self._irt_sampler, self.num_generations, self._uses)
+        return groups if self._irt_sampler.sized else _Unsized(groups)
 
     @property
     def _uses(self) -> int:
@@ -296,8 +299,9 @@ class GRPOMixin(SourceMixin):
         return self.num_iterations * self.args.steps_per_generation
 
     def _used(self, steps: int) -> int:
-        """Number of generation batches that steps of the optimizer use; one begun counts."""
-        return -(-steps * self.args.gradient_accumulation_steps // self._uses)
+        """Number of prompts that steps of the optimizer use; a generation batch begun counts."""
+        n_batches = -(-steps * self.args.gradient_accumulation_steps // self._uses)
+        return n_batches * self._irt_sampler.batch_size
 
     def _recorded(self, function: Any) -> Any:
         """The reward function, whose rewards are recorded."""
@@ -348,7 +352,7 @@ class GRPOMixin(SourceMixin):
         rows, scores = (np.concatenate(parts) for parts in zip(*everything, strict=True))
         rows, scores = rows[~np.isnan(scores)], scores[~np.isnan(scores)]
         if len(rows):
-            self._irt_sampler.batches.feed_rollouts(scores, rows)
+            self._irt_sampler.feed_rollouts(scores, rows)
 
 
 class _Feedback(TrainerCallback):
@@ -369,33 +373,14 @@ class _Groups:
     """
 
     def __init__(self, batches: BatchSampler, size: int, uses: int) -> None:
-        self.batches, self._size, self._uses = batches, size, uses
+        self._batches, self._size, self._uses = batches, size, uses
 
     def __iter__(self) -> Iterator[int]:
-        for batch in self.batches:
+        for batch in self._batches:
             for _ in range(self._uses):
                 for position in batch:
                     for _ in range(self._size):
                         yield position
 
     def __len__(self) -> int:
-        return len(self.batches) * self.batches.batch_size * self._uses * self._size
-
-    @property
-    def source(self) -> Any:
-        return self.batches.source
-
-    @property
-    def sized(self) -> bool:
-        return self.batches.sized
-
-    @property
-    def taken(self) -> int:
-        """Generation batches taken of the epoch in progress."""
-        return self.batches.taken // self.batches.batch_size
-
-    def state_at(self, used: int) -> dict[str, Any]:
-        return self.batches.state_at(used * self.batches.batch_size)
-
-    def load_state_dict(self, state: Any) -> None:
-        self.batches.load_state_dict(state)
+        return len(self._batches) * self._batches.batch_size * self._uses * self._size

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, check_count, shorten
+from irtcat._common.positions import first_repeated
 from irtcat._common.types import IntArray
 from irtcat.training.curriculum import Curriculum
 from irtcat.training.filters import Filtered
@@ -33,8 +34,7 @@ class Rows:
             return
         rows = pd.Index(np.asarray(ids)).astype(str)
         names = pd.Index(np.asarray(items)).astype(str)
-        if not rows.is_unique:
-            repeated = rows[rows.duplicated()][0]
+        if (repeated := first_repeated(rows)) is not None:
             raise argument_error("ids", "ids of rows, each once", f"{repeated!r} twice")
         self._of_item = rows.get_indexer(names)
         missing = needed[self._of_item[needed] < 0]

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, shorten
+from irtcat._common.positions import first_repeated
 from irtcat.bank import ItemBank
 from irtcat.training.drivers.torch import Sampler
 from irtcat.training.online import Selector
@@ -133,11 +134,9 @@ def _ids_of_rows(data: Any) -> list[str]:
     if any(not info or info.get("index") is None for info in infos):
         raise argument_error("data_source", "rows with extra_info.index", "one without")
     names = _names(frame["data_source"][:], [info["index"] for info in infos])
-    repeated = pd.Index(names).duplicated()
-    if repeated.any():
+    if (twice := first_repeated(pd.Index(names))) is not None:
         must = "rows that differ in data_source or extra_info.index"
-        first = names[int(np.argmax(repeated))]
-        raise argument_error("data_source", must, f"{shorten(first)} twice")
+        raise argument_error("data_source", must, f"{shorten(twice)} twice")
     return names
 
 

@@ -402,11 +402,9 @@ class Selector:
         rows = self._find(ids)
         values = as_numbers("rewards", rewards, len(rows))
         unique, group = np.unique(rows, return_inverse=True)
-        counts = np.bincount(group, minlength=len(unique))
-        order = np.argsort(group, kind="stable")
-        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        matrix = np.full((len(unique), counts.max(initial=1)), np.nan)
-        matrix[group[order], place] = values[order]
+        place = pd.Series(group).groupby(group).cumcount().to_numpy()
+        matrix = np.full((len(unique), place.max(initial=0) + 1), np.nan)
+        matrix[group, place] = values
         if version is not None and np.ndim(version):
             versions = as_numbers("version", version, len(rows))
             first = np.full(len(unique), -1.0)

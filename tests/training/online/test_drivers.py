@@ -134,7 +134,7 @@ def test_trl(drivers):
     selector = Selector(N, group_size=3, seed=1)
     trainer_class = type("Selected", (module.GRPOMixin, grpo_trainer()), {})
     trainer = trainer_class([score], Data(), source=selector)
-    rows = [row for _, row in zip(range(12), trainer._irt_sampler, strict=False)]
+    rows = [row for _, row in zip(range(12), trainer._get_train_sampler(), strict=False)]
     assert [rows.count(row) for row in dict.fromkeys(rows)] == [3] * 4
     trainer.reward_funcs[0](completions=[""] * 12, **{module.ROW: rows})
     assert selector.step == 0
