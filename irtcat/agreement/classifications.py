@@ -369,8 +369,9 @@ def _beta_of(raw: FloatArray) -> tuple[float, float, float, float, int]:
     if four is not None and _permissible(*four):
         return (*four, 4)
     if len(raw) >= 3:
-        mirrored = _three_moments(1 - raw[0], *_mirrored(raw[:3]))
-        from_0 = 0.0, *_three_moments(*raw[:3])
+        m1, m2, m3 = raw[:3]
+        mirrored = _three_moments(1 - m1, 1 - 2 * m1 + m2, 1 - 3 * m1 + 3 * m2 - m3)
+        from_0 = 0.0, *_three_moments(m1, m2, m3)
         to_1 = 1 - mirrored[0], 1.0, mirrored[2], mirrored[1]
         # The bound that four moments put beyond its limit is the one that is fixed first.
         beyond_1 = four is not None and four[1] > 1 and four[0] >= 0
@@ -391,12 +392,6 @@ def _beta_of(raw: FloatArray) -> tuple[float, float, float, float, int]:
 def _permissible(low: float, high: float, alpha: float, beta: float) -> bool:
     finite = bool(np.isfinite([low, high, alpha, beta]).all())
     return finite and -1e-12 <= low < high <= 1 + 1e-12 and alpha > 0 and beta > 0
-
-
-def _mirrored(raw: FloatArray) -> tuple[float, float]:
-    """Second and third raw moment of 1 minus the variable."""
-    m1, m2, m3 = raw
-    return float(1 - 2 * m1 + m2), float(1 - 3 * m1 + 3 * m2 - m3)
 
 
 def _three_moments(m1: float, m2: float, m3: float) -> tuple[float, float, float]:

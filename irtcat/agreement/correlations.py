@@ -337,7 +337,8 @@ def _p_value(method: str, x: FloatArray, y: FloatArray) -> float:
     if method == "spearman":
         x, y = rankdata(x), rankdata(y)
         if n <= MAX_ENUMERATED:
-            return _exact_share(x - x.mean(), y - y.mean())
+            y = y - y.mean()
+            return _share_as_far(y[_orders(n)] @ (x - x.mean()))
     r = _correlation(x, y)
     if method == "spearman" and abs(r) > 1 - 1e-12:
         return _perfect_share(y)
@@ -348,14 +349,13 @@ def _p_value(method: str, x: FloatArray, y: FloatArray) -> float:
 
 @functools.cache
 def _orders(n: int) -> np.ndarray:
-    """All permutations of range(n), one per row; cached for the next pair of columns."""
+    """All permutations of range(n), range(n) first; cached for the next pair of columns."""
     return np.array(list(permutations(range(n))))
 
 
-def _exact_share(x: FloatArray, y: FloatArray) -> float:
-    """Share of the orders of y whose covariance with x is at least as far from 0 as observed."""
-    sums = y[_orders(len(y))] @ x
-    return float((np.abs(sums) >= abs(x @ y) - 1e-9).mean())  # equal sums differ by rounding
+def _share_as_far(sums: FloatArray) -> float:
+    """Share of the sums, one for each order of y, that are at least as far from 0 as the first."""
+    return float((np.abs(sums) >= abs(sums[0]) - 1e-9).mean())  # equal sums differ by rounding
 
 
 def _perfect_share(y: FloatArray) -> float:
@@ -377,9 +377,7 @@ def _exact_kendall(x: FloatArray, y: FloatArray) -> float:
     upper = np.triu_indices(len(x), 1)
     signs = np.sign(x[upper[0]] - x[upper[1]])
     values = y[_orders(len(y))]
-    sums = np.sign(values[:, upper[0]] - values[:, upper[1]]) @ signs
-    observed = np.sign(y[upper[0]] - y[upper[1]]) @ signs
-    return float((np.abs(sums) >= abs(observed)).mean())
+    return _share_as_far(np.sign(values[:, upper[0]] - values[:, upper[1]]) @ signs)
 
 
 def _correlation(x: FloatArray, y: FloatArray) -> float:

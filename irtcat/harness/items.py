@@ -122,20 +122,12 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     """
     ids, table = _ids(ids, "ids"), metadata_of(items)
     _check_ids(ids, table)
-    cells = {field: _cells(table, columns, ids) for field, columns in COLUMNS.items()}
-    out = []
-    for row, item in enumerate(ids):
-        cell = {field: values[row] for field, values in cells.items()}
-        out.append(
-            Item(
-                id=item,
-                task=cell["task"] or "" if task is None else task,
-                sample=cell["sample"] or item,
-                hash=cell["hash"] or "",
-                text=cell["text"],
-                target=cell["target"],
-            )
-        )
+    fields = ("task", "sample", "hash", "text", "target")
+    cells = zip(*(_cells(table, COLUMNS[field], ids) for field in fields), strict=True)
+    out = [
+        Item(item, own or "" if task is None else task, sample or item, digest or "", text, target)
+        for item, (own, sample, digest, text, target) in zip(ids, cells, strict=True)
+    ]
     _check_samples(out)
     return out
 

@@ -328,20 +328,34 @@ class _Running:
                 **self.harness.options,
             )
         seconds = (time.monotonic() - started) / len(items)
-        logged = results["samples"]
         if self.folder is not None:
-            for name, samples_of in logged.items():  # as lm-eval would log them
+            for name, samples_of in results["samples"].items():  # as lm-eval would log them
                 append(self.folder.file(_samples_file(name)), samples_of)
         for task, numbered in items_of.items():
-            rows = self._rows(task, logged.get(task, []))
-            if sorted(rows) != samples[task]:
-                must = f"documents {shorten(samples[task])} of {brief(task)}"
-                raise InputError(f"lm-eval was asked to run {must}. Got {shorten(sorted(rows))}.")
-            of_items = {item.id: rows[index] for index, item in numbered.items()}
-            metrics = {item.id: self._metric(item, of_items[item.id]) for item in numbered.values()}
-            self._check(results, task, of_items, metrics)
-            for name, row in of_items.items():
-                yield Answer(name, row[metrics[name]], seconds)
+            for name, value in self._values(results, task, numbered).items():
+                yield Answer(name, value, seconds)
+
+    def _values(
+        self, results: Mapping[str, Any], task: str, numbered: Mapping[int, Item]
+    ) -> dict[str, Any]:
+        """The answers to the documents of a task; raises where conditions differ."""
+        rows = self._rows(task, results["samples"].get(task, []))
+        if sorted(rows) != sorted(numbered):
+            must = f"documents {shorten(sorted(numbered))} of {brief(task)}"
+            raise InputError(f"lm-eval was asked to run {must}. Got {shorten(sorted(rows))}.")
+        of_items = {item.id: rows[index] for index, item in numbered.items()}
+        metrics = {item.id: self._metric(item, of_items[item.id]) for item in numbered.values()}
+        run = {
+            "task": task,
+            "metric": list(metrics.values()),
+            "filter": [row.get("filter") for row in of_items.values()],
+            "num_fewshot": results.get("n-shot", {}).get(task),
+            "version": task_version(results.get("versions", {}).get(task)) or None,
+            "hash": [row.get("doc_hash") for row in of_items.values()],
+        }
+        table = pd.DataFrame(run, index=pd.Index(list(of_items), dtype=object))
+        self.harness._check_conditions(self.conditions, table)
+        return {name: row[metrics[name]] for name, row in of_items.items()}
 
     def forget_samples(self, session: Session, items: Mapping[str, Item]) -> None:
         """Remove logged samples of an interrupted batch without an answer: they are run again."""
@@ -371,25 +385,6 @@ class _Running:
         else:
             selected = self._choose("filter", task, filters, filters[0])
         return {row["doc_id"]: row for row in rows if str(row.get("filter", "")) == selected}
-
-    def _check(
-        self,
-        results: Mapping[str, Any],
-        task: str,
-        rows: Mapping[str, Mapping[str, Any]],
-        metrics: Mapping[str, str],
-    ) -> None:
-        """Raise unless the documents, by item, were run under the conditions of the calibration."""
-        run = {
-            "task": task,
-            "metric": list(metrics.values()),
-            "filter": [row.get("filter") for row in rows.values()],
-            "num_fewshot": results.get("n-shot", {}).get(task),
-            "version": task_version(results.get("versions", {}).get(task)) or None,
-            "hash": [row.get("doc_hash") for row in rows.values()],
-        }
-        table = pd.DataFrame(run, index=pd.Index(list(rows), dtype=object))
-        self.harness._check_conditions(self.conditions, table)
 
     def _metric(self, item: Item, row: Mapping[str, Any]) -> str:
         """The metric whose value is the answer."""

@@ -220,20 +220,18 @@ def _fits(fields: dict[str, Any]) -> bool:
     """Whether the arrays have the shapes, types and ranges of a crowd's."""
     n_members, n_items = len(fields["members"]), len(fields["item_ids"])
     n_classes = len(fields["classes"])
-    shapes = {
-        "item_ids": (n_items,),
-        "classes": (n_classes,),
-        "labels": (n_items,),
-        "predictions": (n_members, n_items),
-        "trained_on": (n_members, (n_items + 7) // 8),
-        "gold": (n_members, n_items),
-        "probabilities": (n_members, n_items, n_classes),
+    arrays: dict[str, tuple[str, tuple[int, ...]]] = {
+        "item_ids": ("O", (n_items,)),
+        "classes": ("Ubiuf", (n_classes,)),
+        "labels": ("i", (n_items,)),
+        "predictions": ("i", (n_members, n_items)),
+        "trained_on": ("u", (n_members, (n_items + 7) // 8)),
+        "gold": ("f", (n_members, n_items)),
+        "probabilities": ("f", (n_members, n_items, n_classes)),
     }
-    kinds = dict.fromkeys(("labels", "predictions"), "i") | {"trained_on": "u", "gold": "f"}
-    kinds |= {"probabilities": "f", "item_ids": "O", "classes": "Ubiuf"}
-    for name, shape in shapes.items():
+    for name, (kinds, shape) in arrays.items():
         array = fields.get(name)
-        if array is not None and (array.shape != shape or array.dtype.kind not in kinds[name]):
+        if array is not None and (array.shape != shape or array.dtype.kind not in kinds):
             return False
     ids = [*fields["item_ids"]], [*fields["members"].index]
     unique = all(len(set(names)) == len(names) > 0 for names in ids)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class Items:
         """The ids of some prompts."""
         return rows if self.ids is None else self.ids[rows]
 
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of number and order of the ids."""
         text = hashlib.sha256(str(self.n).encode())

@@ -68,31 +68,23 @@ class Outcomes:
             return 4 * share * (1 - share)
         return 4 * self.within / self.trials
 
-    def used(self) -> "Outcomes":
-        """Those with rollouts."""
-        some = self.trials > 0
-        kept: dict[str, Any] = {
-            name: None if values is None else values[some] for name, values in vars(self).items()
-        }
-        return Outcomes(**kept)
-
     def pooled(self) -> "Outcomes":
-        """The outcomes of prompts that repeat, added up."""
+        """Those of prompts with rollouts; the outcomes of prompts that repeat are added up."""
         unique, position = np.unique(self.rows, return_inverse=True)
-        n = len(unique)
-        if n == len(self.rows):
-            return self
-        version = np.zeros(n, np.int64)
-        version[position] = self.version
-        if (version[position] != self.version).any():
-            advice = "Pass those of each version in an update of its own."
-            raise argument_error("version", "one for each prompt", "two for one prompt", advice)
-        totals: dict[str, Any] = {
-            name: None if values is None else np.bincount(position, values, n).astype(float)
-            for name, values in vars(self).items()
-            if name not in ("rows", "version")
-        }
-        return Outcomes(rows=np.asarray(unique, np.int64), version=version, **totals)
+        n, columns = len(unique), dict(vars(self))
+        if n < len(self.rows):
+            version = np.zeros(n, np.int64)
+            version[position] = self.version
+            if (version[position] != self.version).any():
+                advice = "Pass those of each version in an update of its own."
+                raise argument_error("version", "one for each prompt", "two for one prompt", advice)
+            for name in ("right", "trials", "within", "most"):
+                if columns[name] is not None:
+                    columns[name] = np.bincount(position, columns[name], n)
+            columns.update(rows=unique, version=version)
+        some = columns["trials"] > 0
+        kept: dict[str, Any] = {n: None if x is None else x[some] for n, x in columns.items()}
+        return Outcomes(**kept)
 
 
 def read_outcomes(
@@ -109,10 +101,10 @@ def read_outcomes(
     if trials is None and _is_matrix(successes):
         low, high = reward_range
         rewards = (read_rewards(successes, names, reward_range) - low) / (high - low)
-        return Outcomes.of_rewards(rows, rewards, version).pooled().used()
+        return Outcomes.of_rewards(rows, rewards, version).pooled()
     right, total = _read_counts(successes, trials, names, group_size)
     sums = {"right": right, "trials": total}
-    return Outcomes(rows=rows, within=None, most=None, version=version, **sums).pooled().used()
+    return Outcomes(rows=rows, within=None, most=None, version=version, **sums).pooled()
 
 
 def read_rewards(rewards: Any, names: np.ndarray, reward_range: tuple[float, float]) -> FloatArray:

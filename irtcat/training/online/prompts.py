@@ -283,13 +283,9 @@ class Prompts:
         """Prompts that are broken with at least this probability (see `Selector.suspects`)."""
         rows = np.flatnonzero(self.visits > 0)
         share = self.reasons(rows, prior)
-        total = share.sum(axis=1)
-        order = np.argsort(-total, kind="stable")
-        order = order[total[order] >= threshold]
-        rows, share, total = rows[order], share[order], total[order]
-        return pd.DataFrame(
+        table = pd.DataFrame(
             {
-                "probability": total,
+                "probability": share.sum(axis=1),
                 "reason": np.array(REASONS, dtype=object)[share.argmax(axis=1)],
                 "visits": self.visits[rows],
                 "trials": self.trials[rows].astype(int),
@@ -298,6 +294,8 @@ class Prompts:
             },
             index=pd.Index(names[rows], name="item"),
         )
+        table = table[table["probability"] >= threshold]
+        return table.sort_values("probability", ascending=False, kind="stable")
 
 
 WEIGHT = 1.0

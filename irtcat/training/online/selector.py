@@ -647,7 +647,7 @@ class Selector:
         words = (*state["state"].values(), state["has_uint32"], state["uinteger"])
         return {
             **STATE.head,
-            "items": self._fingerprint,
+            "items": self._items.fingerprint,
             "n_items": self._items.n,
             "random": " ".join(f"{word:x}" for word in words),  # 128 bits: more than a number has
             "refreshed": self._refreshed,
@@ -675,7 +675,7 @@ class Selector:
         if n != self._items.n:
             got = f"{n}, where this selector has {self._items.n}"
             raise argument_error("state", "of the same prompts", f"one with {got}")
-        if str(state["items"]) != self._fingerprint:
+        if str(state["items"]) != self._items.fingerprint:
             got = f"one with {n} other ids, or in another order"
             raise argument_error("state", "of the same prompts", got)
         arrays = {
@@ -699,10 +699,6 @@ class Selector:
             "uinteger": uinteger,
         }
         self._rng = generator
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return self._items.fingerprint()
 
     @cached_property
     def _positions(self) -> pd.Index:
