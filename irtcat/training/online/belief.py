@@ -97,9 +97,10 @@ class Belief:
         self._topics = topics if has_means else None
         self.step = 0
         self.prompts = Prompts.start(items.n)
-        self.spread = Spread.start(items.n)
+        self.spread = Spread(np.zeros(items.n), np.zeros(items.n))
         self.policy = self._prior_policy()
-        self.past = Past.start(len(self.policy.noise))
+        dims = len(self.policy.noise)
+        self.past = Past(shift=np.zeros(1), var=np.zeros(1), cross=np.zeros((1, dims)))
         self._cache: tuple[Policy, tuple[FloatArray, FloatArray, Past, FloatArray]] | None = None
         self.residual = Grid(RESIDUAL_SDS, *RESIDUAL_PRIOR[items.prior.b is not None])
         self.item_drift = Grid(ITEM_DRIFTS, *DRIFT_PRIOR)

@@ -169,11 +169,6 @@ class QuickScores:
     centre: np.ndarray
     sd_code: np.ndarray
 
-    @classmethod
-    def start(cls, n: int) -> "QuickScores":
-        """Of n prompts, to be filled."""
-        return cls(np.empty(n, np.float32), np.empty(n, np.float32), np.empty(n, np.uint8))
-
     def refresh(
         self, rows: IntArray, theta: float, logit: FloatArray, sd: FloatArray, slope: FloatArray
     ) -> None:

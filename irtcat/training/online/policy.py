@@ -140,11 +140,6 @@ class Past:
     var: FloatArray
     cross: FloatArray
 
-    @classmethod
-    def start(cls, dims: int) -> "Past":
-        """Before the first step."""
-        return cls(np.zeros(1), np.zeros(1), np.zeros((1, dims)))
-
     def predicted(self) -> "Past":
         """Today's state moves a step on."""
         cross = self.cross.copy()

@@ -155,9 +155,6 @@ class Prompts:
         arrays["visits"] = np.zeros(n, np.int32)
         return cls(**arrays)
 
-    def __len__(self) -> int:
-        return len(self.e)
-
     def belief(
         self,
         rows: IntArray,
@@ -325,11 +322,6 @@ class Spread:
     def __init__(self, within: np.ndarray, most: np.ndarray) -> None:
         self.within, self.most = within.astype(np.float32), most.astype(np.float32)
         self._set_mean()
-
-    @classmethod
-    def start(cls, n: int) -> "Spread":
-        """Prompts without rewards."""
-        return cls(np.zeros(n, np.float32), np.zeros(n, np.float32))
 
     @property
     def is_equal(self) -> bool:
