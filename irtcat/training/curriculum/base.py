@@ -254,20 +254,18 @@ def _columns(items: Any, sloped: bool) -> tuple[np.ndarray, Any, Any, tuple[floa
         slopes = ranked.a if sloped else np.ones(len(bank))
         population = float(items.population.mean), float(items.population.sd)
         return items.item_ids, slopes, ranked.b, population
-    table = columns_of(items, ("item", "a", "b"))
+    if isinstance(items, Mapping):
+        items = pd.Series(dict(items))
+    is_series = isinstance(items, pd.Series)
+    table = items.to_frame("b") if is_series else columns_of(items, ("item", "a", "b"))
     if table is not None:
         table = table.set_index("item") if "item" in table else table
         if "b" not in table:
             raise argument_error("items", "a table with a column b", list(table.columns))
         a = _numbers(table["a"]) if sloped and "a" in table else np.ones(len(table))
         return _unique(table.index), a, _numbers(table["b"]), (0.0, 1.0)
-    if isinstance(items, Mapping):
-        items = pd.Series(dict(items))
     b = _numbers(items)
-    if isinstance(items, pd.Series):
-        ids = _unique(items.index)
-    else:
-        ids = np.char.add("i", np.arange(1, len(b) + 1).astype(str))
+    ids = np.char.add("i", np.arange(1, len(b) + 1).astype(str))
     return ids, np.ones(len(b)), b, (0.0, 1.0)
 
 

@@ -188,7 +188,9 @@ class SourceMixin:
             self.add_callback(AbilityCallback(self._irt_sampler, answers, self.log))  # type: ignore[attr-defined]
 
     def _use(self, source: Any, ids: Any) -> None:
-        self._irt_sampler = self._make_sampler(source, ids)
+        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
+        # The Trainer shares batches out among the processes: all of them have the same sampler.
+        self._irt_sampler = self._make_sampler(source, ids=ids, seed=seed, num_replicas=1, rank=0)
         if not self._irt_sampler.sized and self.args.max_steps <= 0:
             raise InputError(
                 "The epochs of a curriculum differ in length. Set max_steps in the training "
@@ -197,11 +199,9 @@ class SourceMixin:
         self.args.ignore_data_skip = True
         self.add_callback(_Checkpoints(self._irt_sampler, self._used))  # type: ignore[attr-defined]
 
-    def _make_sampler(self, source: Any, ids: Any) -> Any:
-        # The Trainer shares batches out among the processes: all of them have the same sampler.
+    def _make_sampler(self, source: Any, **about: Any) -> Any:
         block = self._used(1) if isinstance(source, Selector) else 1
-        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        return Sampler(source, ids=ids, block=block, seed=seed, num_replicas=1, rank=0)
+        return Sampler(source, block=block, **about)
 
     def _used(self, steps: int) -> int:
         """Number of examples that steps of the optimizer use."""
@@ -282,12 +282,9 @@ class GRPOMixin(SourceMixin):
         self.reward_funcs[reward] = self._recorded(function)
         self.add_callback(_Feedback(self))  # type: ignore[attr-defined]
 
-    def _make_sampler(self, source: Any, ids: Any) -> Any:
+    def _make_sampler(self, source: Any, **about: Any) -> Any:
         prompts = self.args.generation_batch_size // self.num_generations
-        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
-        return BatchSampler(
-            source, prompts, drop_last=True, ids=ids, seed=seed, num_replicas=1, rank=0
-        )
+        return BatchSampler(source, prompts, drop_last=True, **about)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         groups = _Groups(self._irt_sampler, self.num_generations, self._uses)

@@ -165,8 +165,8 @@ class Selector:
         )
         self._belief = Belief(self._items, features, self._topics)
         n = self._items.n
-        # Filled below.
-        self._quick = QuickScores(*np.empty((2, n), np.float32), np.empty(n, np.uint8))
+        slope, centre = np.empty((2, n), np.float32)  # filled below
+        self._quick = QuickScores(slope, centre, np.empty(n, np.uint8))
         self._refreshed = 0
         for start in range(0, n, REFRESH):
             self._refresh(np.arange(start, min(start + REFRESH, n)))
