@@ -1,6 +1,7 @@
 """Label lists, joint tables, ratings and lists of numbers from users: checked, coded, counted."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +80,9 @@ def code_labels(
     observed = list(uniques)
     if labels is None:
         _check_types(observed, names[0])
-        order = _sorted(observed)
+        order = observed
+        with suppress(TypeError):  # labels that cannot be compared
+            order = sorted(observed)
     else:
         order = _distinct_labels(labels)
     position = {label: i for i, label in enumerate(order)}
@@ -145,11 +148,10 @@ def _check_counts(counts: Any, labels: Any) -> tuple[FloatArray, list[Any], list
         if len(order) != table.shape[1]:
             must = f"{table.shape[1]} labels, one per column of counts"
             raise argument_error("labels", must, f"{len(order)}")
-        is_numbered = frame.columns.equals(pd.RangeIndex(len(order)))
-        if isinstance(counts, pd.DataFrame) and not is_numbered:
-            if set(order) != set(counts.columns):
+        if not frame.columns.equals(pd.RangeIndex(len(order))):
+            if set(order) != set(frame.columns):
                 raise argument_error("labels", "the labels of the columns of counts", order)
-            table = _matrix("counts", counts[order])
+            table = _matrix("counts", frame[order])
     return table, order, units
 
 
@@ -238,13 +240,6 @@ def _check_types(labels: list[Any], name: str) -> None:
         other = printed.setdefault(str(label), label)
         if other is not label:
             raise argument_error(name, "labels of one type", f"both {other!r} and {label!r}")
-
-
-def _sorted(labels: list[Any]) -> list[Any]:
-    try:
-        return sorted(labels)
-    except TypeError:
-        return labels
 
 
 def number_pairs(x: Any, y: Any) -> tuple[FloatArray, FloatArray]:
