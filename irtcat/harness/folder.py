@@ -31,7 +31,16 @@ def run_folder(path: str | os.PathLike[str], frozen: Mapping[str, Any]) -> Itera
             locked, or one that cannot be created.
     """
     _opened(path)  # raises errors before the lock file is written
-    with _locked(Path(path)):
+    place = Path(path)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = os.fdopen(os.open(place / LOCK, flags, 0o666), "r+b")
+    except OSError as error:
+        raise InputError(f"{place}: cannot be written ({error.strerror or error}).") from None
+    with file:  # the system releases the lock when the process ends for any reason
+        if not lock(file):
+            raise InputError(f"{place}: another process is running in it. Wait for it.")
         folder = _opened(path)
         _begin(folder, json_value(frozen))
         yield folder
@@ -80,37 +89,17 @@ def _opened(path: str | os.PathLike[str]) -> OutputFolder:
     return folder
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder; the system releases the lock when the process ends for any reason."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        file = os.fdopen(os.open(folder / LOCK, flags, 0o666), "r+b")
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror or error}).") from None
-    with file:
-        if not lock(file):
-            raise InputError(f"{folder}: another process is running in it. Wait for it.")
-        yield
-
-
 def _begin(folder: OutputFolder, wanted: dict[str, Any]) -> None:
     """Write the settings of the run; raise if another run has answers."""
-    if folder.about is None:
-        folder.make(wanted)
-        return
-    existing = folder.about
-    names = sorted(existing.keys() | wanted.keys())
-    name = next((key for key in names if existing.get(key) != wanted.get(key)), None)
-    if name is None:
-        return
-    if _has_answers(folder):
-        setting, new, old = _difference(name, wanted.get(name), existing.get(name))
-        got = "another bank" if name == "bank" else f"{setting} {new!r}, begun with {old!r}"
-        advice = "Give another folder, or the original settings."
-        raise InputError(f"{folder.path}: holds another run. Got {got}. {advice}")
-    folder.clear()
+    if folder.about is not None:
+        setting, new, old = _difference("", wanted, folder.about)
+        if not setting:
+            return
+        if _has_answers(folder):
+            got = "another bank" if setting == "bank" else f"{setting} {new!r}, begun with {old!r}"
+            advice = "Give another folder, or the original settings."
+            raise InputError(f"{folder.path}: holds another run. Got {got}. {advice}")
+        folder.clear()
     folder.make(wanted)
 
 
@@ -131,5 +120,5 @@ def _difference(name: str, wanted: Any, existing: Any) -> tuple[str, Any, Any]:
     if isinstance(wanted, dict) and isinstance(existing, dict):
         for key in sorted(existing.keys() | wanted.keys()):
             if existing.get(key) != wanted.get(key):
-                return _difference(f"{name} {key}", wanted.get(key), existing.get(key))
+                return _difference(f"{name} {key}".strip(), wanted.get(key), existing.get(key))
     return name, wanted, existing

@@ -120,14 +120,6 @@ def _reasons(session: Session) -> dict[str, dict[str, Any]]:
     return out
 
 
-def spending(session: Session, prices: Mapping[str, float] | None) -> tuple[Any, Any]:
-    """Cost of the items run, and of all items of the bank; None if costs are not known."""
-    if prices is None:
-        return None, None
-    run = session.to_frame().index
-    return float(sum(prices[name] for name in run)), float(sum(prices.values()))
-
-
 def read_costs(bank: ItemBank, costs: Any) -> dict[str, float] | None:
     """Cost of each item, from a column of the bank's metadata, or a mapping or Series by id.
 
@@ -289,9 +281,12 @@ def evaluation_of(
     lz_star, p = fit_of(session)
     misfit = [MISFIT] if p is not None and p < UNLIKELY else []
     table = item_table(session, items_by_id)
-    estimates, (cost, full_cost) = session.estimate(), spending(session, prices)
-    if isinstance(source, ShortForm):
-        full_cost = None  # the bank of a form has only its own items
+    estimates = session.estimate()
+    cost = full_cost = None
+    if prices is not None:
+        cost = float(sum(prices[name] for name in table.index))
+        # The bank of a form has only its own items.
+        full_cost = None if isinstance(source, ShortForm) else float(sum(prices.values()))
     theta, se = estimates["theta"], estimates["se"]
     return Evaluation(
         model=session.head["subject"],
