@@ -256,8 +256,8 @@ class AbilityMatched(Curriculum):
             return window, len(window)
         if self._short == "order":
             return self._order[: self._min_length].copy(), len(window)
-        distance = np.maximum(low - self._sorted, self._sorted - high)
-        distance = np.where(np.isnan(distance), np.inf, np.maximum(distance, 0.0))
+        distance = np.maximum(np.maximum(low - self._sorted, self._sorted - high), 0.0)
+        # NaN, of examples without a difficulty, sorts last.
         nearest = np.sort(np.argsort(distance, kind="stable")[: self._min_length])
         return self._order[nearest], len(window)
 
