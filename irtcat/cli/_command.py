@@ -41,7 +41,7 @@ class Output(NamedTuple):
     """What a command prints.
 
     Attributes:
-        json: the document under --json, or a function that makes it.
+        json: the document under --json; a table stands for its rows.
         text: otherwise, lines and tables.
         code: the exit code.
         table: the table under --csv.
@@ -49,7 +49,7 @@ class Output(NamedTuple):
         next: the words of the command to type next, without "irtcat".
     """
 
-    json: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+    json: Mapping[str, Any]
     text: Iterable[Any] = ()
     code: int = 0
     table: Any = None
@@ -260,7 +260,7 @@ class Command:
             with shown as options.progress:
                 out = self.body(options)
             if values.get("as_json"):
-                emit_json(out.json() if callable(out.json) else out.json)
+                emit_json(out.json)
             elif values.get("as_csv"):
                 emit_csv(out.table)
             else:

@@ -60,6 +60,11 @@ def write_csv(frame: "pd.DataFrame", path: Path) -> None:
     write_csv(frame, path)
 
 
+def fields_of(source: Any, *names: str) -> dict[str, Any]:
+    """Options of a command, or fields of a result, by name."""
+    return {name: getattr(source, name) for name in names}
+
+
 def records(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """One mapping per row, with the values of a named index."""
     return _with_index(frame).to_dict("records")  # type: ignore[return-value]
@@ -184,11 +189,17 @@ def sentence(error: Exception) -> str | None:
 
 
 def emit_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document; missing and non-finite values are null."""
+    """Print one JSON document: a table as its rows; missing and non-finite values are null."""
+    import pandas as pd
+
     from irtcat._files.json import json_text
 
+    values = {
+        name: records(value) if isinstance(value, pd.DataFrame) else value
+        for name, value in document.items()
+    }
     # json.dumps does not escape this control character.
-    print(json_text(document).replace("\x7f", "\\u007f"))
+    print(json_text(values).replace("\x7f", "\\u007f"))
 
 
 def emit_csv(frame: "pd.DataFrame") -> None:

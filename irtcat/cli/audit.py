@@ -18,7 +18,7 @@ from irtcat.cli._options import (
     own,
     result,
 )
-from irtcat.cli._output import records
+from irtcat.cli._output import fields_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,19 +159,15 @@ def command(o: Options) -> Output:
         Table(shown.rename(columns={"share": "proportion_correct"})),
     ]
     if ranking.checks is not None:
-        document |= {
-            "n_planted": ranking.n_planted,
-            "share_wrong": ranking.share_wrong,
-            "checks": records(ranking.checks),
-        }
+        document |= fields_of(ranking, "n_planted", "share_wrong", "checks")
         columns = ["found", "low", "high", "difference", "se", "chosen"]
         text += ["Share of planted wrong labels that each order finds:", ranking.checks[columns]]
     if o.known is not None:
         scores = _scores(ranking, o.known)
         average = labels.average_precision(ranking, o.known)
-        document |= {"known": records(scores), "average_precision": average}
+        document |= {"known": scores, "average_precision": average}
         text += [scores, f"Average precision: {average:.3f}"]
-    document |= {"items": records(ranking.table)}
+    document |= {"items": ranking.table}
     if o.dates is not None:
         answers = o.responses if learners is None else learners.responses()
         drift_text, drift_document = _drift(o, answers)
@@ -204,12 +200,12 @@ def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
     item_dates = _input.items_column(o.items, o.item_dates)
     result = find_drift(bank, responses, o.dates, item_dates, mismatch=o.mismatch)
     text: list[Any] = [str(result)]
-    document: dict[str, Any] = {"trend": result.trend, "drift": records(result.items)}
+    document: dict[str, Any] = {"trend": result.trend, "drift": result.items}
     tables = (("drift", result.items, "drifts"), ("contamination", result.subjects, "contaminated"))
     for name, table, verdict in tables:
         if table is None:
             continue
-        document[name] = records(table)
+        document[name] = table
         o.write(name, table, "tests")
         worst = table[table[verdict]].sort_values("p", kind="stable")
         if len(worst):

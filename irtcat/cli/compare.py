@@ -20,7 +20,7 @@ from irtcat.cli._options import (
     points,
     result,
 )
-from irtcat.cli._output import figures, records
+from irtcat.cli._output import fields_of, figures, records
 
 if TYPE_CHECKING:
     from irtcat.leaderboard import Comparison, SequentialComparison
@@ -113,8 +113,7 @@ def command(o: Options) -> Output:
     if o.sequential:
         comparison = _sequential(o)
     else:
-        data = {name: getattr(o, name) for name in FILES}
-        comparison = o.call(**data, margin=o.margin / POINTS)
+        comparison = o.call(**fields_of(o, *FILES), margin=o.margin / POINTS)
     frame = comparison.to_frame()
     o.write("out", frame, "comparison")
     o.write("junit", _junit(comparison))
@@ -123,9 +122,9 @@ def command(o: Options) -> Output:
     unused |= set() if comparison.margin else {"p_equivalent"}
     unused |= {"df"} if getattr(comparison, "df", 0.0) == float("inf") else set()
     shown: dict[Any, Any] = frame.drop(columns=list(unused), errors="ignore").iloc[0].to_dict()
-    about = {"flags": comparison.flags, "out": o.out, "junit": o.junit, "summary": o.summary}
+    document = records(frame.drop(columns="flag"))[0] | {"flags": comparison.flags}
     return Output(
-        {**records(frame.drop(columns="flag"))[0], **about},
+        document | fields_of(o, "out", "junit", "summary"),
         [str(comparison), figures(shown)],
         code=WORSE if o.gate and comparison.verdict == "worse" else 0,
         table=frame,
@@ -141,8 +140,7 @@ def _sequential(o: Options) -> "SequentialComparison":
     of_others = ("estimand", "method", "recipe", "scale", "strata", "judges")
     for name in filter(o.is_given, of_others):
         raise o.usage_error(name, "not with --sequential.")
-    names = ("calibration", "subset", "responses", "new", "old", "clusters", "reruns", "level")
-    values = {name: getattr(o, name) for name in (*names, "mismatch")}
+    values = fields_of(o, *FILES, "new", "old", "clusters", "reruns", "level", "mismatch")
     values |= o.values_of(SEQUENTIAL, but=("detect",))
     detect = None if o.detect is None else o.detect / POINTS
     aim = "worse" if o.gate else "verdict"

@@ -2,7 +2,7 @@
 
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import folder, option
-from irtcat.cli._output import records, warn
+from irtcat.cli._output import warn
 
 EXAMPLE = ("irtcat demo --out demo-output",)
 
@@ -41,5 +41,5 @@ def command(o: Options) -> Output:
     ]
     if not plot.can_draw():
         text.append("For figures: pip install 'irtcat[plot]'")
-    document = {"fit": result.fit.to_dict(), "files": result.files, "summary": records(table)}
+    document = {"fit": result.fit.to_dict(), "files": result.files, "summary": table}
     return Output(document, text, table=table, next=("report", result.files["bank"]))

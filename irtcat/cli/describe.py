@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, RESPONSES_HELP, argument, default_n_items
-from irtcat.cli._output import cell, column_of, records
+from irtcat.cli._output import cell, column_of
 from irtcat.cli.fit import fit_words
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _bank(o: Options, bank: "BankTable") -> Output:
     document = {"kind": "bank", "model": bank.key, "n_items": len(bank)}
     scale = {"codes": list(bank.codes), "structure": bank.structure, "factors": list(bank.factors)}
     document |= {"populations": populations, **scale, "provenance": dict(bank.provenance)}
-    document |= {"ranges": records(ranges), "items": records(frame)}
+    document |= {"ranges": ranges, "items": frame}
     lines = [
         f"{name.replace('_', ' ')}: {f'{value:.2f}' if isinstance(value, float) else value}"
         for name, value in {**bank.provenance, **scale}.items()

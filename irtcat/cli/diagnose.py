@@ -10,7 +10,7 @@ from irtcat._common.numbers import whole_number_in
 from irtcat.cli._command import Options, Output, Table, by_name, command_of
 from irtcat.cli._input import judge_column, split_texts
 from irtcat.cli._options import RESPONSES, option, own, result
-from irtcat.cli._output import records
+from irtcat.cli._output import fields_of
 
 if TYPE_CHECKING:
     from irtcat.diagnose import Judges
@@ -65,14 +65,8 @@ def reruns(o: Options) -> Output:
     o.write("out", frame, "table of the subjects")
     flipping = found.items[found.items["n_flipping"] > 0]
     names = ("icc", "icc_interval", "flip_rate", "flip_rate_interval", "noise_floor", "p_run")
-    tables = {
-        "components": found.components,
-        "subjects": frame,
-        "passes": found.passes,
-        "items": flipping,
-    }
-    document = {name: getattr(found, name) for name in (*names, "level", "flags")}
-    document |= {name: records(table) for name, table in tables.items()}
+    document = fields_of(found, *names, "level", "flags", "components")
+    document |= {"subjects": frame, "passes": found.passes, "items": flipping, "out": o.out}
     text = [
         str(found),
         Table(found.components, "Components of variance", decimals=4),
@@ -84,7 +78,7 @@ def reruns(o: Options) -> Output:
     if judge is None:  # a plan is for pairs of subjects
         after = ("plan", source, "--reruns", source, *o.reading_words) if len(frame) > 1 else ()
     flags = _sentences(found.flags)
-    return Output({**document, "out": o.out}, text, table=frame, flags=flags, next=after)
+    return Output(document, text, table=frame, flags=flags, next=after)
 
 
 @command_of(
@@ -120,15 +114,8 @@ def judges(o: Options) -> Output:
         place = place_of(source, judge, name)
         flags.append(f"{place}: {name!r} shares {n} with other judges: its severity is not known.")
     components = found.components.dropna(subset="variance")
-    tables = {
-        "components": found.components,
-        "judges": frame,
-        "pairs": found.pairs,
-        "noise": found.noise,
-        "votes": found.votes,
-    }
-    document = {name: getattr(found, name) for name in ("alpha", "n_items", "level", "flags")}
-    document |= {name: records(table) for name, table in tables.items()}
+    document = fields_of(found, "alpha", "n_items", "level", "flags", "components")
+    document |= {"judges": frame, **fields_of(found, "pairs", "noise", "votes"), "out": o.out}
     text = [
         str(found),
         Table(components, "Components of variance", decimals=4),
@@ -137,7 +124,7 @@ def judges(o: Options) -> Output:
         Table(found.noise, "Noise of mean scores by the number of judges, in points"),
         *([Table(found.votes, "Noise of decisions by majority")] if len(found.votes) else []),
     ]
-    return Output({**document, "out": o.out}, text, table=frame, flags=flags)
+    return Output(document, text, table=frame, flags=flags)
 
 
 def _sentences(flags: Iterable[str]) -> list[str]:

@@ -28,7 +28,7 @@ from irtcat.cli._options import (
     own,
     points,
 )
-from irtcat.cli._output import records
+from irtcat.cli._output import fields_of, records
 from irtcat.cli.compare import WORSE
 from irtcat.cli.export import TASKS
 
@@ -291,10 +291,10 @@ def command(o: Options) -> Output:
                 **priced,
             )
             bank = plan.bank
-            by_default |= {name: getattr(plan.config, name) for name in PLANNED}
+            by_default |= fields_of(plan.config, *PLANNED)
         elif not o.criterion:
             rules = Config.for_evaluation(by_default["max_items"], o.expect)
-            by_default |= {name: getattr(rules, name) for name in ("criterion", "sampled")}
+            by_default |= fields_of(rules, "criterion", "sampled")
         config = simulate.read_config(o, **by_default)
     costs = o.costs
     if costs is not None and o.items is not None and costs in o.items:
@@ -340,7 +340,7 @@ def _against(o: Options, name: str) -> Output:
     o.kept = KEPT.format(out=o.out)
     old, model = o.against, _harness(o, name)
     names = ("items", "task", "out", "seed", "futility", "level", "mismatch", "progress")
-    values = {name: getattr(o, name) for name in names}
+    values = fields_of(o, *names)
     values |= {"batch": o.batch} if o.batch else {}
     values |= {"margin": o.margin / 100, "detect": None if o.detect is None else o.detect / 100}
     found = compare_live(old, model, name=_label(o, name) or "new", **values)
@@ -381,8 +381,7 @@ def _guaranteed(o: Options, max_items: int) -> dict[str, Any]:
     if o.half_width > 0:
         max_items = min(o.bank.n_items, MOST_DRAWS)
     rules = Config.guaranteed(max_items, o.half_width, o.level)
-    names = ("criterion", "sampled", "uniform", "stopping", "max_items")
-    return {name: getattr(rules, name) for name in names}
+    return fields_of(rules, "criterion", "sampled", "uniform", "stopping", "max_items")
 
 
 def _harness_name(o: Options) -> str:
@@ -427,7 +426,7 @@ def _harness(o: Options, name: str) -> Any:
 
 def _harness_options(o: Options, name: str) -> dict[str, Any]:
     """Further arguments of the harness; a usage error names an option that it does not have."""
-    values = {key: getattr(o, key) for key in HARNESSES_OF}
+    values = fields_of(o, *HARNESSES_OF)
     # 0 is an option that is given.
     given = {k: v for k, v in values.items() if v is not None and v is not False and v != []}
     for key in given:

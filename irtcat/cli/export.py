@@ -8,7 +8,7 @@ from irtcat._common.errors import argument_error
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of, use_compilation_cache
 from irtcat.cli._options import SUBSET, group, option, output, own
-from irtcat.cli._output import records, to_terminal
+from irtcat.cli._output import to_terminal
 from irtcat.cli.simulate import RULES, read_config
 
 EXAMPLE = (
@@ -108,9 +108,9 @@ def command(o: Options) -> Output:
     text += commands
     if o.to == "inspect" and "[" in exported.text:
         text += ["Inspect may warn that ids with brackets are not found; as patterns they are."]
-    document = {"to": o.to, "out": o.out, "tasks": exported.tasks, "text": exported.text}
     table = exported.to_frame()
-    document |= {"commands": commands, "items": records(table)}
+    document = {"to": o.to, "out": o.out, "tasks": exported.tasks, "text": exported.text}
+    document |= {"commands": commands, "items": table}
     return Output(document, text, table=table, next=after)
 
 

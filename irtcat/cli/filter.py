@@ -9,7 +9,7 @@ from irtcat._common.numbers import number_in, whole_number_in
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import SEED, argument, option, own, result
-from irtcat.cli._output import SUMMARY_ROWS, records, warn
+from irtcat.cli._output import SUMMARY_ROWS, fields_of, warn
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7 --out bank.npz --table items.csv",
@@ -123,21 +123,16 @@ def command(o: Options) -> Output:
         o.write("out", selection)
     kept = selection.table.iloc[selection.indices].drop(columns=["kept", "flag"])
 
-    def document() -> dict[str, Any]:  # of millions of items it takes gigabytes
-        return {
-            "rule": selection.rule,
-            "tau": selection.tau,
-            "between": o.between,
-            "column": o.column,
-            "kept": len(selection),
-            "of": len(selection.table),
-            "seed": o.seed,
-            "out": o.out,
-            "rows": None if written is None else written._asdict(),
-            "bounds": records(selection.bounds),
-            "items": records(kept),
-        }
-
+    document = {
+        **fields_of(selection, "rule", "tau"),
+        **fields_of(o, "between", "column"),
+        "kept": len(selection),
+        "of": len(selection.table),
+        **fields_of(o, "seed", "out"),
+        "rows": None if written is None else written._asdict(),
+        "bounds": selection.bounds,
+        "items": kept,
+    }
     text = [str(selection), Table(kept, rows=SUMMARY_ROWS)]
     text += [] if o.balanced_by is None else [selection.bounds]
     after: tuple[Any, ...] = ()

@@ -22,7 +22,7 @@ from irtcat.cli._options import (
     own,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, warn, with_texts
+from irtcat.cli._output import SUMMARY_ROWS, hardest_first, warn, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,7 +181,7 @@ def command(o: Options) -> Output:
         warn(fitted.message)
     document = {**fitted.to_dict(), "out": o.out, "table": o.table}
     if groups is not None:
-        document["groups"] = records(groups)
+        document["groups"] = groups
     text: list[Any] = [str(fitted), f"AIC {fitted.aic:.2f}, BIC {fitted.bic:.2f}"]
     text += [] if groups is None else [groups]
     text += [f"Prior: {_prior(name, prior)}" for name, prior in fitted.priors.items()]
@@ -190,18 +190,16 @@ def command(o: Options) -> Output:
     for name, regression in regressions.items():
         if regression is None:
             continue
-        document[f"regression_of_{name}"] = records(regression.to_frame())
+        document[f"regression_of_{name}"] = regression.to_frame()
         text.append(_coefficients(name, regression))
     if fitted.facets:
-        severities = fitted.severities().reset_index()
-        document["severities"] = records(severities)
+        document["severities"] = severities = fitted.severities().reset_index()
         text.append(Table(severities, "Severities", decimals=2, rows=SUMMARY_ROWS))
     text += _tables(items, fitted.bank.items)
     n_items = default_n_items(len(items))
     after = ("select", o.out, "-k", n_items, "--responses", o.unread["responses"])
-    return Output(
-        {**document, "items": records(items)}, text, table=items, next=(*after, *o.reading_words)
-    )
+    document["items"] = items
+    return Output(document, text, table=items, next=(*after, *o.reading_words))
 
 
 def _of_subjects(o: Options) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import ESTIMAND, RERUNS, RESPONSES, SEED, option, result
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS
 
 EXAMPLE = ("irtcat groups dataset:digits_crowd",)
 
@@ -35,7 +35,7 @@ def command(o: Options) -> Output:
     frame = found.to_frame()
     o.write("out", frame.assign(estimand=found.estimand, level=o.level), "groups")
     return Output(
-        {"estimand": found.estimand, "flags": found.flags, "out": o.out, "models": records(frame)},
+        {"estimand": found.estimand, "flags": found.flags, "out": o.out, "models": frame},
         [str(found), Table(frame, rows=SUMMARY_ROWS, percent=SHARES)],
         table=frame,
         flags=found.flags,

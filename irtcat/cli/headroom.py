@@ -5,7 +5,6 @@ from dataclasses import replace
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import items_column, read
 from irtcat.cli._options import BANK, FIGURE, ITEMS, MISMATCH, RESPONSES_HELP, option, result
-from irtcat.cli._output import records
 
 SHOWN = ("n_items", "headroom", "se", "expected_score", "information", "flag", "theta")
 
@@ -36,7 +35,7 @@ def command(o: Options) -> Output:
     o.write("out", table, "table")
     if o.figure is not None:
         o.write("figure", plot.headroom(table), "figure")
-    document = {"out": o.out, "figure": o.figure, "test_sets": records(table)}
+    document = {"out": o.out, "figure": o.figure, "test_sets": table}
     shown = table.sort_values("headroom", ascending=False, kind="stable")
     after = ("report", o.unread["bank"], o.out)
     return Output(document, [shown[[n for n in SHOWN if n in shown]]], table=table, next=after)

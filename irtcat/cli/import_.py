@@ -8,7 +8,7 @@ from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, argument, check_archive, group, option, output
-from irtcat.cli._output import SUMMARY_ROWS, warn
+from irtcat.cli._output import SUMMARY_ROWS, fields_of, warn
 from irtcat.cli.fit import fit_words
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def command(o: Options) -> Output:
     o.write("out", responses, "responses")
     o.write("report", logs.report.to_frame(), "report")
     document = {"out": o.out, "report": o.report}
-    document |= {n: getattr(responses, n) for n in COUNTS}
+    document |= fields_of(responses, *COUNTS)
     document |= logs.report.to_dict()
     text = [] if o.for_programs else _text(logs)
     return Output(document, text, table=_by_task(logs), next=fit_words(responses, o.out))
@@ -220,9 +220,9 @@ def _by_paths(o: Options) -> Output:
     for row in o.given_rows:
         if (row.source in (LOGS, PARAMETERS) and row.flags) or row.name == "report":
             raise o.usage_error(row.name, "not with --records.")
-    responses = _input.read(str(o.logs), **{name: getattr(o, name) for name in BY_PATHS})
+    responses = _input.read(str(o.logs), **fields_of(o, *BY_PATHS))
     o.write("out", responses, "responses")
-    document = {"out": o.out} | {n: getattr(responses, n) for n in COUNTS}
+    document = {"out": o.out, **fields_of(responses, *COUNTS)}
     table = responses.summary().to_frame()
     text = [str(responses.summary())]
     return Output(document, text, table=table, next=fit_words(responses, o.out))

@@ -9,7 +9,7 @@ import typer
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import EXPECT, FIGURE, MODEL, RESPONSES, option, own, result
-from irtcat.cli._output import records, warn
+from irtcat.cli._output import warn
 
 if TYPE_CHECKING:
     from irtcat.leaderboard import Recommendation
@@ -107,13 +107,13 @@ def command(o: Options) -> Output:
         warn(note)
     for flag, count in table.loc[table["flag"] != "", "flag"].value_counts().items():
         warn(f"{count} of {len(table)} rows are flagged {flag!r}.")
-    document = {"out": o.out, "figure": o.figure, "rows": records(table)}
-    document["recommendation"] = advice.to_json()
+    document = {"out": o.out, "figure": o.figure, "rows": table}
+    document |= {"recommendation": advice.to_json(), "summary": summary}
     columns = [name for name in summary if re.sub("_(lower|upper)$", "", name) in SHOWN]
     shown = Table(summary[columns], decimals=3 if o.bootstrap is None else 2)
     text = [shown, *advice.sentences()]
     after = _selection(o, advice)
-    return Output({**document, "summary": records(summary)}, text, table=summary, next=after)
+    return Output(document, text, table=summary, next=after)
 
 
 def _selection(o: Options, advice: "Recommendation") -> tuple[Any, ...]:

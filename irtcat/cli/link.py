@@ -27,7 +27,8 @@ def command(o: Options) -> Output:
     linked = o.call()
     o.write("out", linked.bank, "linked bank")
     o.write("table", linked.items, "common items")
-    about = {**records(linked.to_frame())[0], "out": o.out, "table": o.table}
+    document = records(linked.to_frame())[0]
+    document |= {"out": o.out, "table": o.table, "items": linked.items}
     drifted = linked.items.sort_values("robust_z", key=abs, ascending=False, kind="stable")
     text = [str(linked), Table(drifted, rows=SUMMARY_ROWS)]
     text += [f"theta_reference = {linked.A:.4f} theta + {linked.B:.4f}"]
@@ -37,7 +38,6 @@ def command(o: Options) -> Output:
         if "influence" in linked.items:
             reason += ", or A and B move without the item"
         text += [f"Outliers: {n_outliers} of {n} common items ({reason})"]
-    document = {**about, "items": records(linked.items)}
     return Output(
         document, [*text, *linked.notes], table=linked.items, next=("score", o.out, "RESPONSES")
     )

@@ -7,7 +7,7 @@ import typer
 from irtcat._common.numbers import number_in
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import ESTIMAND, EXPECT, RERUNS, RESPONSES, SEED, option, result
-from irtcat.cli._output import records
+from irtcat.cli._output import fields_of
 
 EXAMPLE = (
     "irtcat plan dataset:digits_crowd --gap 2 --confidence 0.8",
@@ -81,16 +81,10 @@ def command(o: Options) -> Output:
     expect = ("--expect", o.expect) if o.expect else ()
     source = ("--responses", o.unread["responses"], *o.reading_words)
     after = ("select", "-k", n_items, *expect, *source)
-    about = {"gap": o.gap, "confidence": o.confidence, "expect": o.expect, "n_items": plan.n_items}
-    about |= {
-        "aim": o.aim,
-        "estimand": plan.estimand,
-        "n_pairs": plan.n_pairs,
-        "flags": plan.flags,
-        "out": o.out,
-    }
-    about["designs"], text = records(frame), [str(plan), frame]
+    document = {**fields_of(o, "gap", "confidence", "expect"), "n_items": plan.n_items}
+    document |= {"aim": o.aim, **fields_of(plan, "estimand", "n_pairs", "flags"), "out": o.out}
+    document["designs"], text = frame, [str(plan), frame]
     if plan.splits is not None:
-        about["splits"] = records(plan.splits)
+        document["splits"] = plan.splits
         text.append(Table(plan.splits.drop(columns="best"), "Items and trials of each"))
-    return Output(about, text, table=frame, flags=plan.flags, next=after)
+    return Output(document, text, table=frame, flags=plan.flags, next=after)

@@ -23,7 +23,7 @@ from irtcat.cli._options import (
     output,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS, fields_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,20 +92,18 @@ def command(o: Options) -> Output:
     else:
         prediction = _by_form(o)
     frame, groups = prediction.to_frame(), prediction.groups
-    whose = {"estimand": prediction.estimand, "ranks_of": prediction.ranks_of}
+    whose = fields_of(prediction, "estimand", "ranks_of")
     o.write("out", frame.assign(**whose, level=o.level).join(_by_group(groups)), "predictions")
     if o.beats is not None:
         o.write("beats", prediction.beats(), "probabilities")
     document = {
-        "estimator": o.estimator,
-        "expect": o.expect,
+        **fields_of(o, "estimator", "expect"),
         "shared_priors": prediction.shared_priors,
         "level": o.level,
         **whose,
-        "out": o.out,
-        "beats": o.beats,
-        "subjects": records(frame),
-        "groups": None if groups is None else records(groups),
+        **fields_of(o, "out", "beats"),
+        "subjects": frame,
+        "groups": groups,
     }
     best = frame.sort_values("score", ascending=False, kind="stable")
     columns = ["rank", *SHARES, "rank_lower", "rank_upper", "flag", "estimator"]
@@ -165,8 +163,7 @@ def _by_form(o: Options) -> "Prediction":
         if o.unread[name] not in (None, "auto"):
             raise o.usage_error(name, "not with --short-form.")
     o.unread["responses"] = o.unread["calibration"]  # so that messages name it by what it is
-    names = ("expect", "level", "estimand", "reruns", "mismatch", "pooled")
-    values = {name: getattr(o, name) for name in names}
+    values = fields_of(o, "expect", "level", "estimand", "reruns", "mismatch", "pooled")
     prediction: Prediction = o.short_form.predict(o.responses, **values)
     return prediction
 

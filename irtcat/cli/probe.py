@@ -3,7 +3,6 @@
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import MODEL_FEATURES, SCORES, UNITS, option, result
-from irtcat.cli._output import records
 
 EXAMPLE = (
     "irtcat probe scores.csv -k 2",
@@ -37,9 +36,10 @@ def command(o: Options) -> Output:
     plan = o.call()
     frame = plan.to_frame()
     o.write("out", frame, "plan")
-    about = {"error_before": plan.error_before, "flags": plan.flags, "out": o.out}
+    document = {"error_before": plan.error_before, "flags": plan.flags, "out": o.out}
     before = f"Expected error before, in percent of the scale: {plan.error_before:.1f}"
     after = ("complete", o.unread["scores"], *_input.score_words(o.unread))
     text = [before, Table(frame, decimals=1)]
-    document = {**about, "benchmarks": records(frame)}
-    return Output(document, text, table=frame, flags=plan.flags, next=after)
+    return Output(
+        {**document, "benchmarks": frame}, text, table=frame, flags=plan.flags, next=after
+    )

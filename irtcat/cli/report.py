@@ -6,6 +6,7 @@ from typing import Any
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import read_key
 from irtcat.cli._options import ESTIMAND, KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, result
+from irtcat.cli._output import fields_of
 from irtcat.cli.plot import FIGURES
 
 EXAMPLE = (
@@ -63,8 +64,8 @@ def command(o: Options) -> Output:
             else result
             for result in results
         ]
-    names = ("title", "responses", "mismatch", "estimand", "progress")
-    report.write(results, o.out, **{name: getattr(o, name) for name in names})
+    values = fields_of(o, "title", "responses", "mismatch", "estimand", "progress")
+    report.write(results, o.out, **values)
     size = o.out.stat().st_size
     kinds = [{"name": r.name, "kind": r.kind, "path": r.path} for r in results]
     lines = [f"{result.path}: {report.KINDS[result.kind]}" for result in results]

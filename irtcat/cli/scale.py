@@ -10,7 +10,7 @@ from irtcat._common.errors import InputError, shorten
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own
-from irtcat.cli._output import records, warn
+from irtcat.cli._output import fields_of, warn
 
 if TYPE_CHECKING:
     from irtcat.scale import Scales
@@ -119,8 +119,8 @@ def command(o: Options) -> Output:
     document = {
         "out": o.out,
         "files": [str(path) for path in written],
-        "scales": records(table),
-        "left_out": records(result.left_out),
+        "scales": table,
+        "left_out": result.left_out,
     }
     columns = ["status", "items", "retained", "rounds", "reliability_marginal", "rmsea"]
     shown = table[[name for name in columns if name in table]].reset_index()
@@ -177,8 +177,7 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
     if len(without):
         name, who = o.unread["choices"], shorten(without.tolist())
         warn(f"{name}: no row for {len(without)} subjects ({who}), who are not judged.")
-    options = ("most_failed", "straight_line", "longest_run", "seconds", "min_seconds")
-    rules = {option: getattr(o, option) for option in options}
+    rules = fields_of(o, "most_failed", "straight_line", "longest_run", "seconds", "min_seconds")
     found = scale.careless(choices.map(_as_text), attention=attention, **rules)
     return {str(subject): reason for subject, reason in found.items()}, attention
 

@@ -8,7 +8,7 @@ from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import BANK, MISMATCH, PRIOR, RESPONSES, option, own, result
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -66,7 +66,7 @@ def command(o: Options) -> Output:
         *([f"{ability.note[0].upper()}{ability.note[1:]}: see --groups."] if ability.note else []),
     ]
     after = ("report", o.unread["bank"], o.out)
-    return Output({**about, "subjects": records(frame)}, text, table=frame, next=after)
+    return Output({**about, "subjects": frame}, text, table=frame, next=after)
 
 
 def _on_scales(o: Options) -> Output:
@@ -86,4 +86,4 @@ def _on_scales(o: Options) -> Output:
         f"{about['n_subjects']} subjects on {len(about['scales'])} scales (method {o.method})",
         Table(table, rows=SUMMARY_ROWS, decimals=2),
     ]
-    return Output({**about, "subjects": records(table)}, text, table=table)
+    return Output({**about, "subjects": table}, text, table=table)

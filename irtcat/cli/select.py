@@ -16,7 +16,7 @@ from irtcat.cli._options import (
     option,
     result,
 )
-from irtcat.cli._output import SUMMARY_ROWS, hardest_first, records, with_texts
+from irtcat.cli._output import SUMMARY_ROWS, fields_of, hardest_first, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,25 +85,16 @@ def command(o: Options) -> Output:
     if subset.in_turn:
         stored = stored.assign(draw=range(1, len(subset) + 1))
     o.write("out", stored, "items")
-    names = (
-        "n_items",
-        "expect",
-        "seed",
-        "theta",
-        "tau",
-        "theta_range",
-        "share",
-        "groups",
-        "quotas",
-        "costs",
-        "budget",
-        "out",
-    )
-    document = {"strategy": subset.strategy, **{name: getattr(o, name) for name in names}}
+    document = {
+        "strategy": subset.strategy,
+        **fields_of(o, "n_items", "expect", "seed", "theta", "tau", "theta_range", "share"),
+        **fields_of(o, "groups", "quotas", "costs", "budget", "out"),
+        "items": frame,
+    }
     calibration = o.unread["responses"] or "RESPONSES"
     after = ("predict", calibration, o.out, "NEW", *o.reading_words)
     text = [] if o.for_programs else _text(o, subset, frame)
-    return Output({**document, "items": records(frame)}, text, table=stored, next=after)
+    return Output(document, text, table=stored, next=after)
 
 
 def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:

@@ -13,7 +13,7 @@ from irtcat._common.errors import InputError
 from irtcat.cli._command import Options, Output, by_name, command_of
 from irtcat.cli._input import read_key
 from irtcat.cli._options import KEY_FILE, argument, flag, output, own, result
-from irtcat.cli._output import records
+from irtcat.cli._output import fields_of
 from irtcat.cli.serve import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 
 EXAMPLE = (
@@ -103,7 +103,7 @@ def tests(o: Options) -> Output:
     """List the published tests."""
     with opened(o) as service:
         table = part("attempts.library").published_tests(service)
-    return Output({"tests": records(table)}, [table], table=table)
+    return Output({"tests": table}, [table], table=table)
 
 
 @command_of(
@@ -199,7 +199,7 @@ def export(o: Options) -> Output:
         part("attempts.exports").record_export(service, ACTOR, **about)
     o.write("out", table, "results")
     n = len(table)
-    return Output({"test": test, "results": records(table)}, [f"{n} results"], table=table)
+    return Output({"test": test, "results": table}, [f"{n} results"], table=table)
 
 
 @command_of(
@@ -381,9 +381,9 @@ def lti(o: Options) -> Output:
     urls: dict[str, str] = {}
     if o.name is not None:
         urls = registered.platform_urls(o.kind, o.issuer or "") if o.kind is not None else {}
-        named = {name: getattr(o, name) for name in ("auth_url", "token_url", "jwks_url")}
+        named = fields_of(o, "auth_url", "token_url", "jwks_url")
         urls |= {name: url for name, url in named.items() if url is not None}
-        needed = {"issuer": o.issuer, "client_id": o.client_id, "deployments": o.deployments}
+        needed = fields_of(o, "issuer", "client_id", "deployments")
         for option_name, value in (needed | {name: urls.get(name) for name in named}).items():
             if not value:
                 raise o.usage_error(option_name, "is needed to register a platform.")
@@ -419,9 +419,7 @@ def lti(o: Options) -> Output:
         "failed",
     ]
     lines += [f"{name}: {url}" for name, url in addresses.items()]
-    return Output(
-        {"platforms": records(table), "addresses": addresses}, [*lines, table[shown]], table=table
-    )
+    return Output({"platforms": table, "addresses": addresses}, [*lines, table[shown]], table=table)
 
 
 COMMANDS = by_name(

@@ -23,7 +23,6 @@ from irtcat.cli._options import (
     flag,
     own,
 )
-from irtcat.cli._output import records
 from irtcat.cli.simulate import RULES, read_config
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def next_(o: Options) -> Output:
         if not o.why or session.is_over:
             return _state(o, session)._replace(table=pd.DataFrame({"item": session.asked}))
         table = session.explain()
-        return _state(o, session, table, candidates=records(table))._replace(table=table)
+        return _state(o, session, table, candidates=table)._replace(table=table)
 
 
 def _answer(text: str) -> int | str:
@@ -186,9 +185,9 @@ def status(o: Options) -> Output:
     lines = list(dict.fromkeys(filter(None, texts)))  # a flag may repeat it
     about = {name: value for name, value in asdict(score).items() if name != "notes"}
     about["question"] = score.question
-    more = {**known, **about, "answers": records(table), "flags": flags}
+    more = {**known, **about, "answers": table, "flags": flags}
     if plan is not None:
-        more["plan"] = records(plan)
+        more["plan"] = plan
     state = _state(o, now, f"theta {theta}; score {score}", *lines, table, **more)
     over = ("session", "list", "--store", o.store)
     return state._replace(table=table, next=over if now.is_over else state.next)
@@ -201,7 +200,7 @@ def list_(o: Options) -> Output:
     after: tuple[Any, ...] = ()
     if len(table):
         after = ("session", "status", "--store", o.store, "--id", table.index[-1])
-    return Output({"sessions": records(table)}, [table], table=table, next=after)
+    return Output({"sessions": table}, [table], table=table, next=after)
 
 
 COMMANDS = by_name(start, next_, answer, status, list_)

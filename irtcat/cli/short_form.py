@@ -5,7 +5,7 @@ from dataclasses import replace
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_subset, split_pairs
 from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, output
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS, fields_of
 from irtcat.cli.export import HTML
 
 EXAMPLE = (
@@ -59,15 +59,11 @@ def command(o: Options) -> Output:
         "n_items": len(form),
         "all_items": form.n_items,
         "n_subjects": form.norms.n_subjects,
-        "strategy": form.strategy,
-        "expect": form.expect,
-        "seed": form.seed,
-        "made": form.made,
-        "renew": form.renew,
+        **fields_of(form, "strategy", "expect", "seed", "made", "renew"),
         "out": o.out,
         "about": dict(form.about),
         "checksum": form.checksum,
-        "items": records(frame),
+        "items": frame,
     }
     text = [
         f"{len(form)} of {form.n_items} items by {form.strategy}, "

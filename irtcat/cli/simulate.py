@@ -22,7 +22,7 @@ from irtcat.cli._options import (
     output,
     own,
 )
-from irtcat.cli._output import figures, records
+from irtcat.cli._output import figures
 
 if TYPE_CHECKING:
     from irtcat.cat import Config, ExposureParameters
@@ -178,7 +178,7 @@ def command(o: Options) -> Output:
         "summary": summary,
         "ended_by": dict(ended),
         "flags": report.flags(),
-        "content": records(content),
+        "content": content,
     }
     text = [
         figures(summary),

@@ -7,7 +7,7 @@ import typer
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import argument, option, output, result
-from irtcat.cli._output import SUMMARY_ROWS, records
+from irtcat.cli._output import SUMMARY_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,14 +65,13 @@ def command(o: Options) -> Output:
     o.write("out", frame, "abilities")
     o.write("judges", found.judges, "judges")
     o.write("win_rates", found.win_rates, "win rates")
-    document = {"flags": found.flags, "level": o.level, "out": o.out}
-    document |= {"judges": records(found.judges), "subjects": records(frame)}
+    document = {"flags": found.flags, "level": o.level, "out": o.out, "judges": found.judges}
     text = [
         str(found),
         Table(_informative(frame), decimals=2, rows=SUMMARY_ROWS),
         Table(_informative(found.judges).filter(regex="(?<!_se)$"), "The judges", 2, SUMMARY_ROWS),
     ]
-    return Output(document, text, table=frame, flags=found.flags)
+    return Output({**document, "subjects": frame}, text, table=frame, flags=found.flags)
 
 
 def _informative(table: "pd.DataFrame") -> "pd.DataFrame":
