@@ -379,6 +379,16 @@ def folder(**about: Any) -> Option:
     return output("out", "--out", "-o", writes=lambda path: None, replaces=False, **about)
 
 
+def texts(name: str, *flags: str, **about: Any) -> Option:
+    """An option that takes several texts, separated by commas."""
+    return option(name, *flags, parse=split_texts, **about)
+
+
+def table_by_id(name: str, kind: str = "items", **about: Any) -> Option:
+    """An option that names a CSV table of items or others, with their ids first."""
+    return option(name, type=Path, read=partial(indexed_table, kind=kind), **about)
+
+
 def group(title: str, *rows: "str | Option") -> "tuple[Option, ...]":
     """Options under a title in the help; a name stands for the parameter of the function."""
     made = (option(row) if isinstance(row, str) else row for row in rows)
@@ -421,17 +431,13 @@ UNITS = option(
     help="Units other than percent as BENCHMARK=UNIT,... (share, elo, ...), or a CSV "
     "table, benchmarks first, column unit.",
 )
-MODEL_FEATURES = option(
-    "model_features",
-    type=Path,
-    read=partial(indexed_table, kind="models"),
-    help="CSV table of what else is known of the models, ids first.",
+MODEL_FEATURES = table_by_id(
+    "model_features", "models", help="CSV table of what else is known of the models, ids first."
 )
 SEED = option("seed", min=0)
-PRIOR = option(
+PRIOR = table_by_id(
     "prior",
-    type=Path,
-    read=partial(indexed_table, kind="subjects"),
+    "subjects",
     help="CSV table of subjects, ids first, columns mean and sd: what else is known.",
 )
 SHORT_FORM = own(
@@ -456,6 +462,17 @@ ESTIMAND = option(
     help="Whose score and rank: {names}; by default the score is of this run, the rank of the "
     "model over reruns.",
 )
+CLUSTERS = option(
+    "clusters", help="Column of the items' metadata: items of one group depend on others."
+)
+SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
+DETECT = option(
+    "detect",
+    source=SEQUENTIAL,
+    parse=points,
+    help="The loss that is not to be missed, in points; by default 2 above the margin.",
+)
+FUTILITY = option("futility", source=SEQUENTIAL)
 KEY_FILE = own(
     "key_file",
     type=Path,
@@ -465,23 +482,18 @@ _output_flag = partial(flag, group=OUTPUT)
 JSON = _output_flag("as_json", "--json", help="Print one JSON document and nothing else.")
 CSV = _output_flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
 FORCE = _output_flag("force", "--force", "-f", help="Overwrite existing files without a question.")
-_reader = partial(option, source="irtcat.read_responses", group=READING_FILES)
+_of_read: dict[str, Any] = {"source": "irtcat.read_responses", "group": READING_FILES}
+_reader, _texts_of_reader = partial(option, **_of_read), partial(texts, **_of_read)
 READING = (
     *map(_reader, ("format", "subject", "item", "response", "trial")),
     _reader("duplicates", choices="irtcat._common.checks.DUPLICATES"),
-    _reader(
-        "ignore",
-        parse=split_texts,
-        help="Leave these columns of a table out: names, comma-separated.",
-    ),
-    _reader(
+    _texts_of_reader("ignore", help="Leave these columns of a table out: names, comma-separated."),
+    _texts_of_reader(
         "subject_columns",
-        parse=split_texts,
         help="Columns of a table with what is known of the subjects: names, comma-separated.",
     ),
-    _reader(
+    _texts_of_reader(
         "facets",
-        parse=split_texts,
         help="Columns of a long table with what else a response depends on, such as judge: "
         "names, comma-separated. irtcat fit estimates their severities (--model rasch or "
         "rsm).",
@@ -492,10 +504,8 @@ READING = (
         help="Labels from the lowest to the highest (never,often,always), their numbers "
         "(no=0,yes=1), all codes (1,2,3), or a CSV table, labels first, column code.",
     ),
-    _reader(
-        "missing",
-        parse=split_texts,
-        help="Cells without a response besides empty ones and NA, comma-separated: -99,.",
+    _texts_of_reader(
+        "missing", help="Cells without a response besides empty ones and NA, comma-separated: -99,."
     ),
     _reader(
         "key",

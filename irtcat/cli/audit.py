@@ -11,12 +11,14 @@ from irtcat.cli._options import (
     ITEMS,
     MISMATCH,
     RESPONSES_HELP,
+    SEED,
     argument,
     group,
     option,
     output,
     own,
     result,
+    table_by_id,
 )
 from irtcat.cli._output import fields_of
 
@@ -82,12 +84,7 @@ SHOWN = [
     MISMATCH,
     option("by", choices="auto irtcat.diagnose.labels.ORDERS all"),
     option("feasibility", type=bool, help="Fit the feasibility model as well."),
-    option(
-        "dynamics",
-        type=Path,
-        read=_input.indexed_table,
-        help="CSV table of the items, ids first, with a column confidence.",
-    ),
+    table_by_id("dynamics", help="CSV table of the items, ids first, with a column confidence."),
     own("wrong", type=float, default=0.05, help="Prior share of wrong labels."),
     own("unrelated", type=float, default=0.05, help="Prior share of items unrelated to ability."),
     own(
@@ -101,7 +98,7 @@ SHOWN = [
         min=2,
         help="Number of answers to choose from, for the wrong keys that the check plants.",
     ),
-    option("seed", min=0),
+    SEED,
     own("first", type=int, default=20, min=1, help="Number of suspects to print."),
     *group(
         "Drift and contamination",

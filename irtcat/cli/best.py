@@ -1,7 +1,7 @@
 """``irtcat best``."""
 
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import RERUNS, RESPONSES, SEED, option, result
+from irtcat.cli._options import CLUSTERS, RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import records
 
 EXAMPLE = ("irtcat best dataset:digits_crowd",)
@@ -15,7 +15,7 @@ EXAMPLE = ("irtcat best dataset:digits_crowd",)
         choices="irtcat.leaderboard.best_of.BEST_OF",
         help="Whose scores: {names} (the models over reruns, items like these).",
     ),
-    option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    CLUSTERS,
     RERUNS,
     "level",
     SEED,

@@ -7,10 +7,14 @@ from irtcat._common.errors import visible
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
     CALIBRATION,
+    CLUSTERS,
+    DETECT,
+    FUTILITY,
     MISMATCH,
     RERUNS,
     RESPONSES,
     SEED,
+    SEQUENTIAL,
     SUBSET,
     flag,
     group,
@@ -31,7 +35,6 @@ EXAMPLE = (
     "--old knn-k1-n400-noise0-01 --new adaboost-30xdepth4-n400-noise0-20",
 )
 
-SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
 FILES = ("calibration", "subset", "responses")
 WORSE = 3
 """Exit code with --gate."""
@@ -59,7 +62,7 @@ POINTS = 100
         help="What is compared: {names} (in points, or in percent of the old score).",
     ),
     option("strata", help="Column of the items' metadata whose shares of the benchmark are used."),
-    option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    CLUSTERS,
     option(
         "judges",
         help="Column of long CSV tables that says who judged: the judgements of an "
@@ -82,13 +85,8 @@ POINTS = 100
     *group(
         "Item by item",
         flag("sequential", help="Use the items in a random order and stop when it is settled."),
-        option(
-            "detect",
-            source=SEQUENTIAL,
-            parse=points,
-            help="The loss that is not to be missed, in points; by default 2 above the margin.",
-        ),
-        option("futility", source=SEQUENTIAL),
+        DETECT,
+        FUTILITY,
         replace(SEED, source=SEQUENTIAL),
     ),
     result("comparison.csv"),

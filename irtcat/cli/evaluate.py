@@ -13,8 +13,10 @@ from irtcat.cli import _input, simulate
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
     BANK,
+    DETECT,
     ESTIMAND,
     EXPECT,
+    FUTILITY,
     MISMATCH,
     REQUIRED,
     RERUNS,
@@ -47,7 +49,6 @@ MOST_DRAWS = 1000
 """Default length of a run that stops by --half-width, on a larger bank."""
 
 COMMAND, LM_EVAL = "irtcat.harness.Command", "irtcat.harness.LmEval"
-SEQUENTIAL = "irtcat.leaderboard.compare_sequential"
 
 
 def _pairs(text: str) -> dict[str, Any]:
@@ -181,7 +182,7 @@ HARNESSES_OF = {
             "the calibration.",
         ),
         option("filter", source=LM_EVAL),
-        own("include_path", type=Path, help="lm-eval: folder of further task files."),
+        own("include_path", type=Path, parse=str, help="lm-eval: folder of further task files."),
         option("threshold", source=COMMAND),
         flag("offline", help="Download no data sets: use local copies."),
     ),
@@ -243,13 +244,8 @@ HARNESSES_OF = {
             parse=points,
             help="The difference that does not matter, in points.",
         ),
-        own(
-            "detect",
-            type=float,
-            parse=points,
-            help="The loss that is not to be missed, in points; by default 2 above the margin.",
-        ),
-        option("futility", source=SEQUENTIAL),
+        DETECT,
+        FUTILITY,
     ),
     option("timeout", source=COMMAND, min=0.001),
     option("retries", source=LM_EVAL, min=0),
@@ -405,23 +401,20 @@ def _harness(o: Options, name: str) -> Any:
         return getattr(o, option)
 
     options = _harness_options(o, name)
-    shared = {"threshold": o.threshold}
-    errors = {"retries": o.retries, "on_error": o.on_error}
+    values = fields_of(o, "threshold", "mismatch", "metric")
+    errors = fields_of(o, "retries", "on_error")
     if name == "command":
-        run = {"timeout": o.timeout, "persistent": o.persistent}
-        return HARNESSES[name](required("shell"), **run, **errors, **shared)
-    shared["mismatch"] = o.mismatch
+        run = fields_of(o, "threshold", "timeout", "persistent")
+        return HARNESSES[name](required("shell"), **run, **errors)
     if name == "lm-eval":
-        path = None if o.include_path is None else str(o.include_path)
-        arguments = (o.model_args, o.metric, o.filter, path, options)
-        return HARNESSES[name](required("model"), *arguments, **errors, **shared)
+        values |= {**errors, **fields_of(o, "model_args", "filter", "include_path")}
+        return HARNESSES[name](required("model"), options=options, **values)
     task, model = required("task"), required("model")
     if args := o.model_args:
         options["model_args"] = _pairs(args) if isinstance(args, str) else args
     if o.retries:
         options["retry_on_error"] = o.retries
-    shared |= {"task_args": o.task_args or {}, "options": options}
-    return HARNESSES[name](task, model, o.metric, **shared)
+    return HARNESSES[name](task, model, task_args=o.task_args or {}, options=options, **values)
 
 
 def _harness_options(o: Options, name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from irtcat._common.errors import argument_error
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of, use_compilation_cache
-from irtcat.cli._options import SUBSET, group, option, output, own
+from irtcat.cli._options import SUBSET, group, option, output, own, result
 from irtcat.cli._output import to_terminal
 from irtcat.cli.simulate import RULES, read_config
 
@@ -65,12 +65,9 @@ TASKS = option(
     TASKS,
     "task",
     own("model", default="MODEL", help="The model named in the printed command."),
-    output(
-        "out",
-        "--out",
-        "-o",
+    result(
         help="Write to this file; by default samples.json (lm-eval), sample_ids.txt (inspect), "
-        "ids.txt or samples.jsonl (every-eval-ever), and into a pipe to stdout.",
+        "ids.txt or samples.jsonl (every-eval-ever), and into a pipe to stdout."
     ),
     *group("A test in a page", HTML, *PAGE),
     *RULES,

@@ -21,6 +21,7 @@ from irtcat.cli._options import (
     output,
     own,
     result,
+    table_by_id,
 )
 from irtcat.cli._output import SUMMARY_ROWS, hardest_first, warn, with_texts
 
@@ -106,17 +107,13 @@ _of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS
     ),
     *group(
         "Features",
-        option(
+        table_by_id(
             "subject_features",
-            type=Path,
-            read=partial(_input.indexed_table, kind="subjects"),
+            "subjects",
             help="CSV table of subjects, ids first, a column for each feature.",
         ),
-        option(
-            "item_features",
-            type=Path,
-            read=_input.indexed_table,
-            help="CSV table of items, ids first, a column for each feature.",
+        table_by_id(
+            "item_features", help="CSV table of items, ids first, a column for each feature."
         ),
         "item_residual",
         output(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import ESTIMAND, RERUNS, RESPONSES, SEED, option, result
+from irtcat.cli._options import CLUSTERS, ESTIMAND, RERUNS, RESPONSES, SEED, option, result
 from irtcat.cli._output import SUMMARY_ROWS
 
 EXAMPLE = ("irtcat groups dataset:digits_crowd",)
@@ -19,7 +19,7 @@ SHARES = ("score", "lower", "upper")
         help="Whose scores: {names} (these runs, the models over reruns, items like these).",
     ),
     option("adjust", choices="irtcat.leaderboard.grouping.ADJUSTMENTS"),
-    option("clusters", help="Column of the items' metadata: items of one group depend on others."),
+    CLUSTERS,
     RERUNS,
     "level",
     SEED,

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import READING, argument, check_archive, group, option, output
+from irtcat.cli._options import (
+    READING,
+    argument,
+    check_archive,
+    group,
+    option,
+    output,
+    result,
+    texts,
+)
 from irtcat.cli._output import SUMMARY_ROWS, fields_of, warn
 from irtcat.cli.fit import fit_words
 
@@ -45,14 +54,10 @@ BY_PATHS = {
         "--format), or a folder of them; (2) item parameters (CSV, py-irt's JSON, flexMIRT's "
         "-prm.txt); (3) other JSON, with --records.",
     ),
-    option("tasks", parse=_input.split_texts, help="Only these tasks, comma-separated."),
-    option(
-        "metric",
-        parse=_input.split_texts,
-        help="Metric; several, comma-separated, in order of preference.",
-    ),
-    option("filter", parse=_input.split_texts),
-    option("scorer", parse=_input.split_texts),
+    texts("tasks", help="Only these tasks, comma-separated."),
+    texts("metric", help="Metric; several, comma-separated, in order of preference."),
+    texts("filter"),
+    texts("scorer"),
     option(
         "num_fewshot", type=int, min=0, help="Only runs with this number of examples in the prompt."
     ),
@@ -82,9 +87,8 @@ BY_PATHS = {
             parse=_input.split_ranges,
             help="Scores not from 0 to 1, rescaled: bleu=0:100,judge=1:10.",
         ),
-        option(
+        texts(
             "lower_is_better",
-            parse=_input.split_texts,
             help="Metrics for which lower is better, comma-separated: they are reversed.",
         ),
         option(
@@ -134,10 +138,7 @@ BY_PATHS = {
         for row in READING
         if row.name in BY_PATHS
     ),
-    output(
-        "out",
-        "--out",
-        "-o",
+    result(
         writes=check_archive,
         help="Save the responses or the bank here (.npz); by default responses.npz or bank.npz.",
     ),

@@ -2,7 +2,7 @@
 
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
-from irtcat.cli._options import MODEL_FEATURES, SCORES, UNITS, option, result
+from irtcat.cli._options import MODEL_FEATURES, SCORES, UNITS, option, result, texts
 
 EXAMPLE = (
     "irtcat probe scores.csv -k 2",
@@ -21,11 +21,7 @@ EXAMPLE = (
     ),
     "budget",
     "model",
-    option(
-        "candidates",
-        parse=_input.split_texts,
-        help="Comma-separated benchmarks that can be run; by default all.",
-    ),
+    texts("candidates", help="Comma-separated benchmarks that can be run; by default all."),
     UNITS,
     MODEL_FEATURES,
     result("probes.csv"),

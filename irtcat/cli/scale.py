@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from irtcat._common.errors import InputError, shorten
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
-from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own
+from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own, table_by_id
 from irtcat.cli._output import fields_of, warn
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ _rule: Callable[..., Any] = partial(option, source=CARELESS)
             metavar="SUBJECT=REASON",
             help="A subject to leave out, or a CSV table of subjects, ids first, then reasons.",
         ),
-        _rule(
+        table_by_id(
             "choices",
-            type=Path,
+            "subjects",
+            source=CARELESS,
             default=None,
-            read=partial(_input.indexed_table, kind="subjects"),
             help="CSV table of what subjects (ids first) chose, for the rules below; default: the "
             "responses, if in categories.",
         ),

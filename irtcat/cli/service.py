@@ -12,7 +12,7 @@ import typer
 from irtcat._common.errors import InputError
 from irtcat.cli._command import Options, Output, by_name, command_of
 from irtcat.cli._input import read_key
-from irtcat.cli._options import KEY_FILE, argument, flag, output, own, result
+from irtcat.cli._options import KEY_FILE, argument, flag, own, result
 from irtcat.cli._output import fields_of
 from irtcat.cli.serve import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 
@@ -205,10 +205,7 @@ def export(o: Options) -> Output:
 @command_of(
     None,
     ADDRESS,
-    output(
-        "out",
-        "--out",
-        "-o",
+    result(
         default=Path("backup.db"),
         help="File of the backup: a database (SQLite), or an archive of pg_dump.",
     ),
@@ -259,7 +256,7 @@ def check(o: Options) -> Output:
 @command_of(
     None,
     ADDRESS,
-    output("out", "--out", "-o", default=Path("anchor.json"), help="File of the anchor (JSON)."),
+    result(default=Path("anchor.json"), help="File of the anchor (JSON)."),
     KEY_FILE,
     csv=False,
 )

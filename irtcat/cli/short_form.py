@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_subset, split_pairs
-from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, output
+from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, result
 from irtcat.cli._output import SUMMARY_ROWS, fields_of
 from irtcat.cli.export import HTML
 
@@ -37,9 +37,7 @@ EXAMPLE = (
         parse=split_pairs,
         help="What readers should know, such as licence=MIT,source=ADDRESS.",
     ),
-    output(
-        "out", "--out", "-o", default_file="form.json", help="Write the form to this JSON file."
-    ),
+    result("form.json", help="Write the form to this JSON file."),
     replace(
         HTML,
         help="Also write a test of all its items to this HTML file, which runs in a "
