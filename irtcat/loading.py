@@ -1,12 +1,12 @@
 """`load` and `describe`: whatever irtcat saved, and what is in it."""
 
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
 from irtcat import cat
 from irtcat._common.checks import InputError
+from irtcat._files.archives import array_names
 from irtcat._files.folders import FOLDER, MANIFEST
 from irtcat._files.reading import MOST_BYTES, check_path, read_json
 from irtcat.bank import ItemBank
@@ -55,9 +55,10 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Any:
         return _load_folder(file, max_bytes)
     suffix = file.suffix.lower()
     if suffix == ".npz":
-        if _has(file, "meta"):
+        names = array_names(file)
+        if "meta" in names:
             return ItemBank.load(file, max_bytes=max_bytes)
-        if _has(file, "crowd"):
+        if "crowd" in names:
             return Crowd.load(file, max_bytes=max_bytes)
         return read_responses(file, max_bytes=max_bytes)
     if suffix == ".csv":
@@ -71,15 +72,6 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Any:
         f"{path}: expected {must}, as irtcat saves them. irtcat.read_responses reads responses "
         "and logs in other formats."
     )
-
-
-def _has(file: Path, name: str) -> bool:
-    """Whether a file is an archive with an array of this name: "meta" of a bank, "crowd" of one."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return f"{name}.npy" in archive.namelist()
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
-        return False
 
 
 def _load_json(file: Path, max_bytes: int) -> Any:
@@ -146,7 +138,7 @@ def describe(data: Any) -> Any:
         source         list of one row per subject; item ids = i1, i2, ...
         2 constant items: i1, i2
     """
-    if isinstance(data, (str, os.PathLike)) and _has(Path(data), "meta"):
+    if isinstance(data, (str, os.PathLike)) and "meta" in array_names(data):
         data = ItemBank.load(data)
     if isinstance(data, ItemBank) or isinstance(getattr(data, "bank", None), ItemBank):
         return data.summary()

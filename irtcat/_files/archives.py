@@ -103,6 +103,16 @@ class ArrayFile:
         return {name: self[name] for name in names if name in self._members}
 
 
+def array_names(path: str | os.PathLike[str]) -> set[str]:
+    """The names of the arrays in an archive; none for another file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
+        return set()
+    return {name.removesuffix(".npy") for name in names if name.endswith(".npy")}
+
+
 def npz_target(path: str | os.PathLike[str]) -> Path:
     """The file of arrays to write to, whose name ends in ``.npz``.
 

@@ -308,23 +308,19 @@ def items_column(items: Path | None, name: str | None) -> Any:
 
 def is_bank(path: str) -> bool:
     """Whether a file looks like one written by `ItemBank.save`."""
-    return _has_array(path, "meta")
+    return "meta" in _array_names(path)
 
 
 def is_crowd(path: str) -> bool:
     """Whether a file looks like one written by `irtcat.training.crowd.Crowd.save`."""
-    return _has_array(path, "crowd")
+    return "crowd" in _array_names(path)
 
 
-def _has_array(path: str, name: str) -> bool:
-    """Whether a file is an archive with an array of this name."""
-    if not is_file(path):  # a pipe cannot be read twice
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return f"{name}.npy" in archive.namelist()
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
-        return False
+def _array_names(path: str) -> set[str]:
+    """The names of the arrays in an archive; none for another file."""
+    from irtcat._files.archives import array_names
+
+    return array_names(path) if is_file(path) else set()  # a pipe cannot be read twice
 
 
 def is_file(path: str) -> bool:

@@ -350,11 +350,6 @@ def argument(name: str, metavar: str = "", *, of: str = "", **about: Any) -> Opt
     return Option(name=name, metavar=metavar or name.upper(), parameter=of or name, **about)
 
 
-def optional(row: Option) -> Option:
-    """An argument that may be left out, and is None then."""
-    return replace(row, default=None)
-
-
 def output(name: str, *flags: str, **about: Any) -> Option:
     """An option of the command itself, unless it has a ``source``, that names a file to write.
 
@@ -407,6 +402,8 @@ RESPONSES_OPTION = own("responses", read=read, help=RESPONSES_HELP)
 CALIBRATION = argument("calibration", read=read, help=RESPONSES_HELP)
 BANK = argument("bank", read=read_bank, help="Bank written by irtcat fit.")
 SUBSET = argument("subset", read=read_subset, help="Output of irtcat select, or a CSV with item.")
+ANSWERS = tuple(replace(row, default=None) for row in (CALIBRATION, SUBSET, RESPONSES))
+"""The arguments of predictions by chosen items, each of which may be left out."""
 FIGURE = output("figure", writes=check_figure, help="Draw it to this file (.png, .svg, .pdf).")
 ITEMS = own(
     "items",

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING, Any
 from irtcat._common.errors import visible
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
-    CALIBRATION,
+    ANSWERS,
     CLUSTERS,
     DETECT,
     FUTILITY,
     MISMATCH,
     RERUNS,
-    RESPONSES,
     SEED,
     SEQUENTIAL,
-    SUBSET,
     flag,
     group,
     option,
-    optional,
     output,
     points,
     result,
@@ -43,9 +40,7 @@ POINTS = 100
 
 @command_of(
     "irtcat.leaderboard.compare",
-    optional(CALIBRATION),
-    optional(SUBSET),
-    optional(RESPONSES),
+    *ANSWERS,
     "new",
     "old",
     option(

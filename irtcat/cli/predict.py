@@ -7,19 +7,16 @@ from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
-    CALIBRATION,
+    ANSWERS,
     ESTIMAND,
     EXPECT,
     ITEMS,
     MISMATCH,
     PRIOR,
     RERUNS,
-    RESPONSES,
     SHORT_FORM,
-    SUBSET,
     group,
     option,
-    optional,
     output,
     result,
 )
@@ -48,9 +45,7 @@ def _group_weights(text: str) -> dict[str, float] | str:
 
 @command_of(
     "irtcat.predict",
-    optional(CALIBRATION),
-    optional(SUBSET),
-    optional(RESPONSES),
+    *ANSWERS,
     SHORT_FORM,
     option("bank", read=_input.read_bank),
     option("estimator", choices="irtcat.ESTIMATORS"),

@@ -130,6 +130,7 @@ def command(o: Options) -> Output:
     from irtcat._files.csv import csv_bytes
     from irtcat._files.folders import OutputFolder
     from irtcat.cat import drawn_abilities
+    from irtcat.report.reading import simulation_tables
 
     calibrate, bank, seed = o.calibrate_exposure is not None, o.bank, o.seed
     config = read_config(o)
@@ -155,14 +156,7 @@ def command(o: Options) -> Output:
         # Not the subjects of the calibration, whose results would be too favourable.
         theta = drawn_abilities(bank, o.n, seed + calibrate)
         report = o.call(theta=theta, config=config, seed=seed + calibrate, **shared)
-    summary = report.summary()
-    tables = {
-        "sessions": report.to_frame(),
-        "by_theta": report.by_theta(),
-        "by_length": report.by_length(),
-        "exposure": report.exposure(),
-        "summary": pd.DataFrame([summary]),
-    }
+    summary, tables = report.summary(), simulation_tables(report)
     content = report.content()
     tables |= {} if report.plan is None else {"content": content}
     files = [f"{name}.csv" for name in tables]

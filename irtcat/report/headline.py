@@ -15,6 +15,7 @@ from irtcat.report.ranking import (
     RankedModels,
     Standing,
     are_models,
+    ends_text,
     interval_name,
 )
 from irtcat.report.reading import Result
@@ -64,10 +65,9 @@ def headline(
     sentences: list[str] = []
     facts: dict[str, str] = {}
     if ranking is not None:
-        sentences += _best(ranking, word)
-        facts |= _best_facts(ranking, word)
-        sentences += _saved(ranking, word)
-        facts |= _saved_facts(ranking)
+        saved, facts_of_saved = _saved(ranking, word)
+        sentences += [*_best(ranking, word), *saved]
+        facts |= _best_facts(ranking, word) | facts_of_saved
     boards = [result.value for result in results if result.kind == "board"]
     if boards:
         sentences.append(best_of_board(boards[0]))
@@ -107,11 +107,9 @@ def _value(row: Standing, ranking: RankedModels) -> str:
     """A score or ability with its interval."""
     if not np.isfinite([row.lower, row.upper]).all():
         return f"an ability of {row.score:.2f} (interval unknown)"
-    if MEASURES[ranking.by][1]:
-        ends = f"{interval_name(row.level)} {100 * row.lower:.1f} to {100 * row.upper:.1f} %"
-        return f"{100 * row.score:.1f} % ({ends})"
-    ends = f"{interval_name(row.level)} {row.lower:.2f} to {row.upper:.2f}"
-    return f"an ability of {row.score:.2f} ({ends})"
+    percent = MEASURES[ranking.by][1]
+    score = f"{100 * row.score:.1f} %" if percent else f"an ability of {row.score:.2f}"
+    return f"{score} ({interval_name(row.level)} {ends_text(row, percent)})"
 
 
 def _name(row: Standing) -> str:
@@ -229,22 +227,6 @@ def _best_facts(ranking: RankedModels, word: str) -> dict[str, str]:
     return facts
 
 
-def _share_saved(ranking: RankedModels) -> tuple[float, float] | None:
-    """Mean number of items run, and the share of answers saved; None if nothing is known."""
-    counts = [row.n_items for row in ranking.rows if row.n_items is not None]
-    if ranking.by == "observed" or not ranking.n_items or len(counts) < len(ranking.rows):
-        return None
-    mean = float(np.mean(counts))
-    return (mean, 1 - mean / ranking.n_items) if mean < ranking.n_items else None
-
-
-def _costs(ranking: RankedModels) -> tuple[float, float] | None:
-    costs = [row.cost for row in ranking.rows if row.cost is not None]
-    if not costs:
-        return None
-    return sum(cost for cost, _ in costs), sum(full for _, full in costs)
-
-
 def _money(cost: float) -> str:
     """A cost, to the hundredth above 1.
 
@@ -255,28 +237,25 @@ def _money(cost: float) -> str:
     return f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
 
 
-def _saved(ranking: RankedModels, word: str) -> list[str]:
-    """How much was saved."""
-    out = []
-    saved = _share_saved(ranking)
-    if saved is not None:
-        mean, share = saved
+def _saved(ranking: RankedModels, word: str) -> tuple[list[str], dict[str, str]]:
+    """How much was saved: sentences and key figures, without what is not known of all."""
+    sentences: list[str] = []
+    facts: dict[str, str] = {}
+    counts = [row.n_items for row in ranking.rows if row.n_items is not None]
+    n_items = ranking.n_items or 0
+    if ranking.by != "observed" and len(counts) == len(ranking.rows) and np.mean(counts) < n_items:
+        mean = float(np.mean(counts))
         per = f"{mean:,.0f}" if mean == round(mean) else f"{mean:,.1f} on average"
-        total = f"{ranking.n_items:,} items"
-        percent = f"{100 * share:.0f} % of the answers were saved"
-        out.append(f"Each {word} answered {per} of the {total}: {percent}.")
-    costs = _costs(ranking)
-    if costs is not None:
-        out.append(f"The answers cost {_money(costs[0])} instead of {_money(costs[1])}.")
-    return out
-
-
-def _saved_facts(ranking: RankedModels) -> dict[str, str]:
-    saved, costs = _share_saved(ranking), _costs(ranking)
-    facts = {} if saved is None else {"Answers saved": f"{100 * saved[1]:.0f} %"}
-    if costs is not None:
-        facts["Cost"] = f"{_money(costs[0])} of {_money(costs[1])}"
-    return facts
+        percent = f"{100 * (1 - mean / n_items):.0f} %"
+        saved = f"{percent} of the answers were saved"
+        sentences.append(f"Each {word} answered {per} of the {n_items:,} items: {saved}.")
+        facts["Answers saved"] = percent
+    costs = [row.cost for row in ranking.rows if row.cost is not None]
+    if costs:
+        cost, full = (_money(sum(values)) for values in zip(*costs, strict=True))
+        sentences.append(f"The answers cost {cost} instead of {full}.")
+        facts["Cost"] = f"{cost} of {full}"
+    return sentences, facts
 
 
 def _without_models(results: Sequence[Result], n_items: int | None, calibrated: int | None) -> str:

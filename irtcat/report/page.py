@@ -125,30 +125,9 @@ def _values(
     }
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A note on the page.
-
-    Attributes:
-        text: the sentence.
-        serious: see `Note`.
-        sources: anchor and title of each section that has it.
-    """
-
-    text: str
-    serious: bool
-    sources: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class RemarkGroup:
-    """The notes of one topic."""
-
-    topic: str
-    notes: tuple[Listed, ...]
-
-
-def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[RemarkGroup]:
+def grouped(
+    notes: Sequence[tuple[Note, tuple[str, str]]],
+) -> list[list[tuple[Note, list[tuple[str, str]]]]]:
     """Notes by topic: equal ones once with all their sources, and the serious ones first.
 
     Args:
@@ -157,7 +136,7 @@ def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[RemarkGroup]:
     Example:
         >>> a, b = Note("Two items are odd.", "Items"), Note("Not converged.", "Items", True)
         >>> [group] = grouped([(a, ("s1", "One")), (b, ("s1", "One")), (a, ("s2", "Two"))])
-        >>> [(note.text, len(note.sources)) for note in group.notes]
+        >>> [(note.text, len(sources)) for note, sources in group]
         [('Not converged.', 1), ('Two items are odd.', 2)]
     """
     sources: dict[Note, list[tuple[str, str]]] = {}
@@ -165,17 +144,9 @@ def grouped(notes: Sequence[tuple[Note, tuple[str, str]]]) -> list[RemarkGroup]:
         known = sources.setdefault(note, [])
         if source not in known:
             known.append(source)
-    groups = []
-    for topic in TOPICS:
-        found = [note for note in sources if note.topic == topic]
-        found.sort(key=lambda note: not note.serious)
-        if found:
-            listed = (
-                Listed(text=note.text, serious=note.serious, sources=tuple(sources[note]))
-                for note in found
-            )
-            groups.append(RemarkGroup(topic=topic, notes=tuple(listed)))
-    return sorted(groups, key=lambda group: not group.notes[0].serious)
+    ordered = sorted(sources.items(), key=lambda entry: not entry[0].serious)
+    groups = [[entry for entry in ordered if entry[0].topic == topic] for topic in TOPICS]
+    return sorted(filter(None, groups), key=lambda group: not group[0][0].serious)
 
 
 @functools.cache

@@ -155,11 +155,11 @@ class _Found:
             found.add(row)
         return found
 
-    def add(self, row: Standing, *, same_run: bool = False) -> None:
+    def add(self, row: Standing) -> None:
         if not np.isfinite(row.score):
             return
         known = self.rows.setdefault(row.name, row)
-        if known is not row and not same_run and abs(known.score - row.score) > 1e-9:
+        if abs(known.score - row.score) > 1e-9:
             self.others.append(row.name)
 
 
@@ -224,7 +224,6 @@ def _scores(
     subset_size = n_run.pop() if len(n_run) == 1 else None
     ends = [_evaluated(result) for result in results if result.kind == "evaluation"]
     evaluations = [row for row in ends if row is not None]
-    in_runs = {row.name for row in evaluations}
     for row in evaluations:
         if row.estimator != "bank":
             found.add(row)
@@ -235,7 +234,8 @@ def _scores(
     stores = [result for result in results if result.kind == "sessions"]
     for number, result in enumerate(stores):
         for row in session_standings(result, reference, part_of(progress, number, len(stores))):
-            found.add(row, same_run=row.name in in_runs or row.name in found.rows)
+            if row.name not in found.rows:  # else of the same run, or an earlier session
+                found.add(row)
     for row in evaluations:
         found.add(row)
     return found
@@ -493,7 +493,7 @@ def _score_columns(ranking: RankedModels, word: str) -> list[Block]:
         column("score", score, label, percent=percent, main=True),
         column(
             "interval",
-            [_interval(row, percent) for row in rows],
+            [ends_text(row, percent) for row in rows],
             interval[:1].upper() + interval[1:],
             main=True,
             plain=True,
@@ -532,13 +532,10 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
         columns.append(
             column("estimator", methods, "Estimated by", minor=True, hidden=len(set(methods)) == 1)
         )
-    return columns + _flag_columns(rows)
-
-
-def _flag_columns(rows: Sequence[Standing]) -> list[Block]:
-    """The flags; those of more than half of several rows distinguish nothing and are said once."""
     flags = distinct_texts([row.flags for row in rows])
-    return [column("flag", flags, "To check", minor=True)] if any(flags) else []
+    if any(flags):
+        columns.append(column("flag", flags, "To check", minor=True))
+    return columns
 
 
 def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:
@@ -592,7 +589,8 @@ def _what(ranking: RankedModels, word: str) -> str:
     return f"{text} If two intervals overlap, the true order may be reversed."
 
 
-def _interval(row: Standing, percent: bool) -> str:
+def ends_text(row: Standing, percent: bool) -> str:
+    """The ends of an interval in words."""
     if not (np.isfinite(row.lower) and np.isfinite(row.upper)):
         return "unknown"
     if percent:

@@ -2,18 +2,21 @@
 
 import os
 import sqlite3
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from irtcat._common.checks import InputError, is_number, shorten
+from irtcat._files.archives import array_names
 from irtcat._files.reading import check_path, opened, read_json
 from irtcat.io.text import column_numbers, read_table
 from irtcat.leaderboard.metrics import METRICS
+
+if TYPE_CHECKING:
+    from irtcat.cat import Report
 
 KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",
@@ -206,14 +209,8 @@ def _kind_of(table: pd.DataFrame, name: str) -> str:
 
 def _from_archive(path: Path) -> Result:
     """Read a bank; raise for other archives."""
-    names: set[str] = set()
-    if zipfile.is_zipfile(path):  # otherwise `load` raises
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = set(archive.namelist())
-        except (ValueError, NotImplementedError, zipfile.BadZipFile):
-            names = set()
-    if names and "meta.npy" not in names and "X.npy" in names:
+    names = array_names(path)
+    if "meta" not in names and "X" in names:
         raise InputError(f"{path}: responses, not a result. Pass them as --responses.")
     from irtcat.bank import ItemBank  # needs JAX, which tables do not
 
@@ -236,7 +233,11 @@ def _from_folder(path: Path) -> Result:
         return Result("evaluation", path.name, _evaluation(path), path)
     if not names:
         raise InputError(f"{path}: not a folder of results: it is empty.")
-    raise _unknown_folder(path)
+    known = "; ".join(text for text in KINDS.values() if "folder" in text)
+    files = sorted(file.name for file in path.iterdir() if file.suffix in (".npz", ".csv", ".db"))
+    advice = f" Pass the files in it one by one: {', '.join(files[:6])}" if files else ""
+    more = ", …" if len(files) > 6 else "." if files else ""
+    raise InputError(f"{path}: not a folder of results. Known folders: {known}.{advice}{more}")
 
 
 def _simulated(path: Path, names: set[str]) -> dict[str, pd.DataFrame]:
@@ -247,15 +248,6 @@ def _simulated(path: Path, names: set[str]) -> dict[str, pd.DataFrame]:
         if name in tables and not len(tables[name]):
             raise InputError(f"{path / name}.csv: the table has no rows.")
     return tables
-
-
-def _unknown_folder(path: Path) -> InputError:
-    """The error of a folder that no command wrote."""
-    known = "; ".join(text for text in KINDS.values() if "folder" in text)
-    files = sorted(file.name for file in path.iterdir() if file.suffix in (".npz", ".csv", ".db"))
-    advice = f" Pass the files in it one by one: {', '.join(files[:6])}" if files else ""
-    more = ", …" if len(files) > 6 else "." if files else ""
-    return InputError(f"{path}: not a folder of results. Known folders: {known}.{advice}{more}")
 
 
 def _check_columns(
@@ -352,17 +344,21 @@ def _from_model(source: Any) -> Result | None:
     if isinstance(source, (Session, Store)):
         return Result("sessions", "sessions", source)
     if isinstance(source, Report):
-        tables = {
-            "sessions": source.to_frame().reset_index(),
-            "by_theta": source.by_theta(),
-            "by_length": source.by_length().reset_index(),
-            "exposure": source.exposure().reset_index(),
-            "summary": pd.DataFrame([source.summary()]),
-        }
-        return Result("simulation", "simulation", tables)
+        return Result("simulation", "simulation", simulation_tables(source))
     if isinstance(source, Scales):
         return Result("scale", "scales", _scale_contents(source, file_names(source.scales)))
     return None
+
+
+def simulation_tables(report: "Report") -> dict[str, pd.DataFrame]:
+    """The tables of a simulation, by the stems of the files of irtcat simulate."""
+    return {
+        "sessions": report.to_frame().reset_index(),
+        "by_theta": report.by_theta(),
+        "by_length": report.by_length().reset_index(),
+        "exposure": report.exposure().reset_index(),
+        "summary": pd.DataFrame([report.summary()]),
+    }
 
 
 def _scale_contents(scales: Any, stems: dict[str, str]) -> dict[str, Any]:
