@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from irtcat import plot
 from irtcat._common.cache import writable_folder
 from irtcat._common.errors import InputError, shorten, visible
 from irtcat._common.progress import Progress, progress
@@ -166,8 +167,6 @@ class Options:
         elif hasattr(value, "to_csv"):
             write_csv(value, path)
         elif hasattr(value, "savefig"):
-            from irtcat import plot
-
             plot.save(value, path)
         else:
             value.save(path)

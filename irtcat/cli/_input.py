@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+import irtcat
 from irtcat._common.errors import InputError, brief, shorten
 from irtcat._common.numbers import number_in, whole_number_in
 from irtcat.cli._output import warn
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from irtcat import ItemBank, Population, Responses, ShortForm, Subset
     from irtcat.bank._table import BankTable
 
 DATASET = "dataset:"
@@ -35,7 +35,7 @@ SCORE_RANGE: ContextVar[tuple[float, ...]] = ContextVar("score_range", default=(
 
 def read(
     source: str, trials: int | None = None, facets: "Sequence[str] | None" = None, **options: Any
-) -> "Responses":
+) -> "irtcat.Responses":
     """Read responses from a file, or a dataset of the package (``dataset:NAME``).
 
     Args:
@@ -44,9 +44,6 @@ def read(
         facets: columns of a table that are facets; other files must have these facets.
         options: of `irtcat.read_responses`.
     """
-    import irtcat
-    from irtcat import datasets
-
     if is_bank(source):
         raise InputError(f"{source}: expected responses. Got an item bank (of irtcat fit).")
     if is_crowd(source):
@@ -55,7 +52,7 @@ def read(
     if facets and _may_be_table(source, options):
         options["facets"] = facets
     if source.startswith(DATASET):
-        responses = datasets.load(source.removeprefix(DATASET))
+        responses = irtcat.datasets.load(source.removeprefix(DATASET))
     else:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
@@ -69,7 +66,7 @@ def read(
     return responses if trials is None else responses.with_trials(trials)
 
 
-def _note_range(responses: "Responses") -> None:
+def _note_range(responses: "irtcat.Responses") -> None:
     """Keep the range of the scores, of which percentages are shares, if it is not 0 to 1."""
     from irtcat.responses._summary import score_range
 
@@ -97,7 +94,7 @@ def judge_column(path: str, column: str | None, reading: "Mapping[str, Any]") ->
     return column or find_judge(path, columns_of(path), **reading)
 
 
-def read_reruns(value: str, **options: Any) -> "Responses | float | str":
+def read_reruns(value: str, **options: Any) -> "irtcat.Responses | float | str":
     """What is known of reruns: a number, "deterministic", or responses of a second run.
 
     Args:
@@ -112,11 +109,9 @@ def read_reruns(value: str, **options: Any) -> "Responses | float | str":
         return read(value, **options)
 
 
-def read_bank(path: "str | Path") -> "ItemBank":
+def read_bank(path: "str | Path") -> "irtcat.ItemBank":
     """Read a bank from a file."""
-    from irtcat import ItemBank
-
-    return ItemBank.load(path, max_bytes=max_bytes())
+    return irtcat.ItemBank.load(path, max_bytes=max_bytes())
 
 
 def read_bank_table(path: "str | Path") -> "BankTable":
@@ -232,7 +227,7 @@ def fixed_parameters(source: str) -> dict[str, Any]:
     return out
 
 
-def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
+def with_subjects(data: "irtcat.Responses", path: Path, column: str) -> "irtcat.Responses":
     """Replace the subjects' metadata by a column of a CSV table."""
     from dataclasses import replace
 
@@ -243,7 +238,7 @@ def with_subjects(data: "Responses", path: Path, column: str) -> "Responses":
     return replace(data, subjects=pd.DataFrame({column: values}, index=index))
 
 
-def read_subset(path: str, repeatable: bool = True) -> "Subset":
+def read_subset(path: str, repeatable: bool = True) -> "irtcat.Subset":
     """Read the output of `irtcat select`, or any CSV table with item ids in a column "item".
 
     Args:
@@ -258,22 +253,21 @@ def read_subset(path: str, repeatable: bool = True) -> "Subset":
     return read_subset(path, repeatable)
 
 
-def read_chosen(path: str) -> "Subset | ShortForm":
+def read_chosen(path: str) -> "irtcat.Subset | irtcat.ShortForm":
     """Read chosen items: a short form, or what `read_subset` reads."""
     is_table = path.lower().endswith(".csv") or (is_file(path) and not path.endswith(".json"))
     return read_subset(path, repeatable=False) if is_table else read_form(path)
 
 
-def read_form(source: str) -> "ShortForm":
+def read_form(source: str) -> "irtcat.ShortForm":
     """Read a short form from a file, or one that is shipped (NAME:ITEMS)."""
     from irtcat import short_forms
-    from irtcat.prediction import ShortForm
 
     name, _, size = source.partition(":")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         if is_file(source):
-            form = ShortForm.load(source, max_bytes=max_bytes())
+            form = irtcat.ShortForm.load(source, max_bytes=max_bytes())
         elif name in short_forms.SIZES:
             sizes = short_forms.SIZES[name]
             if whole_number_in(size) not in sizes:
@@ -290,7 +284,7 @@ def read_form(source: str) -> "ShortForm":
     return form
 
 
-def read_plain(source: str) -> "Responses":
+def read_plain(source: str) -> "irtcat.Responses":
     """Read responses in the default way."""
     return read(source)
 
@@ -372,11 +366,9 @@ def split_quotas(text: str) -> dict[str, tuple[int, int]]:
     def limits(numbers: str) -> tuple[int, int] | None:
         fewest, _, most = numbers.partition(":")
         least, highest = whole_number_in(fewest), whole_number_in(most or fewest)
-        return (
-            None
-            if least is None or highest is None or min(least, highest) < 0
-            else (least, highest)
-        )
+        if least is None or highest is None or min(least, highest) < 0:
+            return None
+        return least, highest
 
     return split_named(text, limits, "not GROUP=NUMBER or GROUP=FEWEST:MOST, such as algebra=3")
 
@@ -396,14 +388,12 @@ def split_numbers(text: str) -> dict[str, float]:
     return split_named(text, number_in, "not NAME=NUMBER, such as algebra=2")
 
 
-def read_population(text: str) -> "Population":
+def read_population(text: str) -> "irtcat.Population":
     """Parse the mean and SD of a population: MEAN,SD."""
-    from irtcat.bank import Population
-
     mean, _, sd = (number_in(part) if part != "," else None for part in text.partition(","))
     if mean is None or sd is None or not sd > 0:
         raise typer.BadParameter(f"{text!r} is not MEAN,SD with an SD above 0, such as 0,1.3.")
-    return Population(mean, sd)
+    return irtcat.Population(mean, sd)
 
 
 def split_pairs(text: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from irtcat import plot
 from irtcat._common.errors import InputError, argument_error
 from irtcat.cli._input import (
     indexed_table,
@@ -129,8 +130,6 @@ def check_archive(path: Path) -> None:
 
 def check_figure(path: Path) -> None:
     """Raise if a figure cannot be written."""
-    from irtcat import plot
-
     plot.check_figure_path(path)
 
 
@@ -479,8 +478,9 @@ _output_flag = partial(flag, group=OUTPUT)
 JSON = _output_flag("as_json", "--json", help="Print one JSON document and nothing else.")
 CSV = _output_flag("as_csv", "--csv", help="Print the table as CSV and nothing else.")
 FORCE = _output_flag("force", "--force", "-f", help="Overwrite existing files without a question.")
-_of_read: dict[str, Any] = {"source": "irtcat.read_responses", "group": READING_FILES}
-_reader, _texts_of_reader = partial(option, **_of_read), partial(texts, **_of_read)
+_reader, _texts_of_reader = (
+    partial(kind, source="irtcat.read_responses", group=READING_FILES) for kind in (option, texts)
+)
 READING = (
     *map(_reader, ("format", "subject", "item", "response", "trial")),
     _reader("duplicates", choices="irtcat._common.checks.DUPLICATES"),

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import irtcat
+from irtcat import training
 from irtcat._common.errors import InputError, shorten
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -25,7 +27,6 @@ from irtcat.cli._output import fields_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat.training.crowd import Crowd
 
 EXAMPLE = ("irtcat audit dataset:lsat7",)
 
@@ -188,14 +189,13 @@ def _responses(o: Options) -> Any:
 
 def _drift(o: Options, responses: Any) -> tuple[list[Any], dict[str, Any]]:
     """The tests of drift and contamination: what is printed, and what the document holds."""
-    from irtcat.diagnose import find_drift
-    from irtcat.fitting import fit
-
     if o.subjects is not None:
         responses = _input.with_subjects(responses, o.subjects, o.dates)
-    bank = o.bank if o.bank is not None else fit(responses, "2pl", standard_errors="none").bank
+    bank = (
+        o.bank if o.bank is not None else irtcat.fit(responses, "2pl", standard_errors="none").bank
+    )
     item_dates = _input.items_column(o.items, o.item_dates)
-    result = find_drift(bank, responses, o.dates, item_dates, mismatch=o.mismatch)
+    result = irtcat.diagnose.find_drift(bank, responses, o.dates, item_dates, mismatch=o.mismatch)
     text: list[Any] = [str(result)]
     document: dict[str, Any] = {"trend": result.trend, "drift": result.items}
     tables = (("drift", result.items, "drifts"), ("contamination", result.subjects, "contaminated"))
@@ -228,16 +228,15 @@ def _scores(ranking: Any, known: list[str]) -> Any:
 def _read_learners(source: str, labels: Path | None, unit: str | None) -> Any:
     """Read what learners say of labels: a crowd, or training dynamics; None for anything else."""
     from irtcat.io.files import columns_of
-    from irtcat.training import crowd, dynamics
     from irtcat.training.checkpoint_values import unit_of
 
     if (found := _read_crowd(source, labels)) is not None:
         return found
-    if unit is None and dynamics.is_cartography(source):
-        return dynamics.read(source)
+    if unit is None and training.dynamics.is_cartography(source):
+        return training.dynamics.read(source)
     if unit is None and (unit := unit_of(columns_of(source))) is None:
         return None
-    return crowd.from_checkpoints(source, unit).dynamics()
+    return training.crowd.from_checkpoints(source, unit).dynamics()
 
 
 def _refuse_epochs(source: str, is_right_wrong: bool) -> None:
@@ -251,24 +250,24 @@ def _refuse_epochs(source: str, is_right_wrong: bool) -> None:
         raise InputError(f"{source}: this looks like a log of epochs. {advice}")
 
 
-def _read_crowd(source: str, labels: Path | None) -> "Crowd | None":
+def _read_crowd(source: str, labels: Path | None) -> "training.crowd.Crowd | None":
     """Read a crowd: a file, or with the labels predictions; None for anything else.
 
     With the labels, ``source`` is a folder of the members' predictions, or a file of probabilities.
     """
-    from irtcat.training import crowd
-
     if labels is None and not _input.is_crowd(source):
         return None
     if labels is None:
-        return crowd.Crowd.load(source, max_bytes=_input.max_bytes())
+        return training.crowd.Crowd.load(source, max_bytes=_input.max_bytes())
     values = _read_labels(labels)
     if not Path(source).is_dir():
         return _crowd_of_probabilities(Path(source), values)
     files = [file for file in Path(source).iterdir() if file.suffix.lower() in (".csv", ".npy")]
     if not files:
         raise InputError(f"{source}: expected .csv or .npy files of predictions. Got none.")
-    return crowd.from_predictions(sorted(files), values.to_numpy(), item_ids=list(values.index))
+    return training.crowd.from_predictions(
+        sorted(files), values.to_numpy(), item_ids=list(values.index)
+    )
 
 
 def _read_labels(path: Path) -> "pd.Series":
@@ -290,7 +289,7 @@ def _read_labels(path: Path) -> "pd.Series":
     return pd.Series(array, index=[str(row) for row in range(len(array))])
 
 
-def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "Crowd":
+def _crowd_of_probabilities(path: Path, labels: "pd.Series") -> "training.crowd.Crowd":
     """A crowd from one file of class probabilities: a table with the items' ids, or an array."""
     from dataclasses import replace
 

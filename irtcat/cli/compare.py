@@ -1,8 +1,9 @@
 """``irtcat compare``."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from irtcat import leaderboard
 from irtcat._common.errors import visible
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import (
@@ -22,9 +23,6 @@ from irtcat.cli._options import (
     result,
 )
 from irtcat.cli._output import fields_of, figures, records
-
-if TYPE_CHECKING:
-    from irtcat.leaderboard import Comparison, SequentialComparison
 
 EXAMPLE = (
     "irtcat select -k 100 --strategy random --responses dataset:digits_crowd",
@@ -126,10 +124,8 @@ def command(o: Options) -> Output:
     )
 
 
-def _sequential(o: Options) -> "SequentialComparison":
+def _sequential(o: Options) -> "leaderboard.SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
-    from irtcat.leaderboard import compare_sequential
-
     of_others = ("estimand", "method", "recipe", "scale", "strata", "judges")
     for name in filter(o.is_given, of_others):
         raise o.usage_error(name, "not with --sequential.")
@@ -137,10 +133,12 @@ def _sequential(o: Options) -> "SequentialComparison":
     values |= o.values_of(SEQUENTIAL, but=("detect",))
     detect = None if o.detect is None else o.detect / POINTS
     aim = "worse" if o.gate else "verdict"
-    return compare_sequential(**values, margin=o.margin / POINTS, aim=aim, detect=detect)
+    return leaderboard.compare_sequential(
+        **values, margin=o.margin / POINTS, aim=aim, detect=detect
+    )
 
 
-def _junit(comparison: "Comparison | SequentialComparison") -> str:
+def _junit(comparison: "leaderboard.Comparison | leaderboard.SequentialComparison") -> str:
     """One test case, which fails if the new model is worse."""
     from xml.etree import ElementTree
 
@@ -161,20 +159,18 @@ def _junit(comparison: "Comparison | SequentialComparison") -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _markdown(comparison: "Comparison | SequentialComparison") -> str:
+def _markdown(comparison: "leaderboard.Comparison | leaderboard.SequentialComparison") -> str:
     """Verdict, figures and flags in Markdown."""
-    from irtcat.leaderboard import Comparison
-
     c = comparison
     shown = [f"{POINTS * value:+.1f}" for value in (c.difference, c.lower, c.upper)]
-    unit = c.unit if isinstance(c, Comparison) else "points"
+    unit = c.unit if isinstance(c, leaderboard.Comparison) else "points"
     rows = {
         "Verdict": f"**{c.verdict}**",
         f"{_cell(c.new)} against {_cell(c.old)}": f"{shown[0]} {unit}",
         f"{100 * c.level:g} % interval": f"{shown[1]} to {shown[2]}",
         "Items": f"{c.n_items} of {c.n_all}",
     }
-    if isinstance(c, Comparison):
+    if isinstance(c, leaderboard.Comparison):
         rows |= {
             "p": f"{c.p_value:.3f}",
             "Same verdict in a rerun": f"{100 * c.p_rerun:.0f} %",

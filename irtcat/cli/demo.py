@@ -1,5 +1,6 @@
 """``irtcat demo``."""
 
+from irtcat import plot
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import folder, option
 from irtcat.cli._output import warn
@@ -18,8 +19,6 @@ def command(o: Options) -> Output:
     Hold out a quarter of the subjects, calibrate the items on the rest, select k items by several
     strategies, and predict the held-out subjects' full scores and ranks from those k.
     """
-    from irtcat import plot
-
     result = o.call(seeds=range(o.seeds))
     if not result.fit.converged:
         warn(result.fit.message)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import irtcat
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import READING, RESPONSES_HELP, argument, default_n_items
@@ -11,7 +12,6 @@ from irtcat.cli.fit import fit_words
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses
     from irtcat.bank._table import BankTable
 
 EXAMPLE = ("irtcat describe dataset:lsat7", "irtcat fit dataset:lsat7", "irtcat describe bank.npz")
@@ -27,7 +27,7 @@ def command(o: Options) -> Output:
     return _responses(o, _input.read(o.source, **o.reading))
 
 
-def _responses(o: Options, data: "Responses") -> Output:
+def _responses(o: Options, data: "irtcat.Responses") -> Output:
     """Counts, mean and flags."""
     from dataclasses import asdict
 

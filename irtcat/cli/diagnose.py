@@ -1,7 +1,6 @@
 """``irtcat diagnose``: checks of responses, one command each."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,9 +10,6 @@ from irtcat.cli._command import Options, Output, Table, by_name, command_of
 from irtcat.cli._input import judge_column, split_texts
 from irtcat.cli._options import RESPONSES, option, own, result
 from irtcat.cli._output import fields_of
-
-if TYPE_CHECKING:
-    from irtcat.diagnose import Judges
 
 JUDGE = own(
     "judge",
@@ -99,13 +95,18 @@ def reruns(o: Options) -> Output:
 )
 def judges(o: Options) -> Output:
     """Show what other judges would change: noise of scores, severity, agreement."""
+    from irtcat.diagnose.judge_noise import JudgeError
     from irtcat.io.files import place_of
 
     source = o.unread["responses"]
     judge = judge_column(source, o.judge, o.reading)
     if judge is None:
         raise InputError(f"{source}: expected a column that says who judged. Name it with --judge.")
-    found = _judges_of(o, source, judge)
+    o.add_facet(judge)
+    try:
+        found = o.call(judge=judge)
+    except JudgeError as error:
+        raise InputError(f"{place_of(source, judge, error.judge)}: {error}") from None
     frame = found.to_frame()
     o.write("out", frame, "table of the judges")
     flags = _sentences(found.flags)
@@ -130,20 +131,6 @@ def judges(o: Options) -> Output:
 def _sentences(flags: Iterable[str]) -> list[str]:
     """Flags, which end a line elsewhere, as sentences."""
     return [f"{text[:1].upper()}{text[1:]}." for text in flags]
-
-
-def _judges_of(o: Options, source: str, judge: str) -> "Judges":
-    """The noise of judges; errors about one of them say where it is."""
-    from irtcat.diagnose.judge_noise import JudgeError
-    from irtcat.io.files import place_of
-
-    o.add_facet(judge)
-    try:
-        found: Judges = o.call(judge=judge)
-        return found
-    except JudgeError as error:
-        place, message = place_of(source, judge, error.judge), str(error)
-    raise InputError(f"{place}: {message}")
 
 
 COMMANDS = by_name(reruns, judges)

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from irtcat import cat, harness
 from irtcat._common.numbers import whole_number_in
 from irtcat.cli import _input, simulate
 from irtcat.cli._command import Options, Output, command_of
@@ -264,18 +265,16 @@ def command(o: Options) -> Output:
         _go_offline()
     if o.against is not None:
         return _against(o, name)
-    from irtcat.cat import Config, plan_evaluation
-    from irtcat.harness import default_length
     from irtcat.harness.folder import earlier_plan
 
     config, bank, priced = None, *_priced(o)
     if o.short_form is None:
-        by_default = {"max_items": default_length(bank.n_items), **priced}
+        by_default = {"max_items": harness.default_length(bank.n_items), **priced}
         if o.half_width is not None:
             by_default = _guaranteed(o, by_default["max_items"])
         elif not o.criterion and o.responses is not None and o.config is None:
             rules = simulate.read_config(o, **by_default)
-            plan = plan_evaluation(
+            plan = cat.plan_evaluation(
                 bank,
                 o.responses,
                 rules.full_length,
@@ -289,7 +288,7 @@ def command(o: Options) -> Output:
             bank = plan.bank
             by_default |= fields_of(plan.config, *PLANNED)
         elif not o.criterion:
-            rules = Config.for_evaluation(by_default["max_items"], o.expect)
+            rules = cat.Config.for_evaluation(by_default["max_items"], o.expect)
             by_default |= fields_of(rules, "criterion", "sampled")
         config = simulate.read_config(o, **by_default)
     costs = o.costs
@@ -331,15 +330,13 @@ def _label(o: Options, name: str) -> str:
 
 def _against(o: Options, name: str) -> Output:
     """Compare the model with an old one, item by item."""
-    from irtcat.harness import compare_live
-
     o.kept = KEPT.format(out=o.out)
     old, model = o.against, _harness(o, name)
     names = ("items", "task", "out", "seed", "futility", "level", "mismatch", "progress")
     values = fields_of(o, *names)
     values |= {"batch": o.batch} if o.batch else {}
     values |= {"margin": o.margin / 100, "detect": None if o.detect is None else o.detect / 100}
-    found = compare_live(old, model, name=_label(o, name) or "new", **values)
+    found = harness.compare_live(old, model, name=_label(o, name) or "new", **values)
     lines = [str(found), *found.flags, f"Wrote result.json, items.csv and sessions.db to {o.out}"]
     document = records(found.to_frame().drop(columns="flag"))[0]
     code = WORSE if found.verdict == "worse" else 0
@@ -369,23 +366,21 @@ def _check_form(o: Options) -> None:
 
 def _guaranteed(o: Options, max_items: int) -> dict[str, Any]:
     """The fields of `Config.guaranteed`; a usage error for an option that chooses items."""
-    from irtcat.cat import Config
-
     for name in ("criterion", "stop", "config"):
         if getattr(o, name) is not None:
             raise o.usage_error(name, "not with --half-width.")
     if o.half_width > 0:
         max_items = min(o.bank.n_items, MOST_DRAWS)
-    rules = Config.guaranteed(max_items, o.half_width, o.level)
+    rules = cat.Config.guaranteed(max_items, o.half_width, o.level)
     return fields_of(rules, "criterion", "sampled", "uniform", "stopping", "max_items")
 
 
 def _harness_name(o: Options) -> str:
     """The requested harness; a usage error if it is not determined."""
-    from irtcat.harness import HARNESSES
-
     if o.harness is None and o.shell is None:
-        raise o.usage_error("harness", f"give --harness ({', '.join(HARNESSES)}) or --command.")
+        raise o.usage_error(
+            "harness", f"give --harness ({', '.join(harness.HARNESSES)}) or --command."
+        )
     if o.shell is not None and o.harness not in (None, "command"):
         raise o.usage_error("shell", f"not with --harness {o.harness}.")
     return o.harness or "command"
@@ -393,28 +388,27 @@ def _harness_name(o: Options) -> str:
 
 def _harness(o: Options, name: str) -> Any:
     """The model in its harness."""
-    from irtcat.harness import HARNESSES
 
     def required(option: str) -> Any:
         if getattr(o, option) is None:
             raise o.usage_error(option, "required by this harness.")
         return getattr(o, option)
 
-    options = _harness_options(o, name)
+    made, options = harness.HARNESSES[name], _harness_options(o, name)
     values = fields_of(o, "threshold", "mismatch", "metric")
     errors = fields_of(o, "retries", "on_error")
     if name == "command":
         run = fields_of(o, "threshold", "timeout", "persistent")
-        return HARNESSES[name](required("shell"), **run, **errors)
+        return made(required("shell"), **run, **errors)
     if name == "lm-eval":
         values |= {**errors, **fields_of(o, "model_args", "filter", "include_path")}
-        return HARNESSES[name](required("model"), options=options, **values)
+        return made(required("model"), options=options, **values)
     task, model = required("task"), required("model")
     if args := o.model_args:
         options["model_args"] = _pairs(args) if isinstance(args, str) else args
     if o.retries:
         options["retry_on_error"] = o.retries
-    return HARNESSES[name](task, model, task_args=o.task_args or {}, options=options, **values)
+    return made(task, model, task_args=o.task_args or {}, options=options, **values)
 
 
 def _harness_options(o: Options, name: str) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import irtcat
+from irtcat import cat
 from irtcat._common.errors import argument_error
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of, use_compilation_cache
 from irtcat.cli._options import SUBSET, group, option, output, own, result
-from irtcat.cli._output import to_terminal
+from irtcat.cli._output import fields_of, to_terminal
 from irtcat.cli.simulate import RULES, read_config
 
 EXAMPLE = (
@@ -113,7 +115,6 @@ def command(o: Options) -> Output:
 
 def _page(o: Options) -> Output:
     """An adaptive test in a page, from a bank or a short form; the keys are in it."""
-    from irtcat.cat import offline_test
     from irtcat.cat.offline.page import KEYS_IN_PAGE
 
     if o.is_given("to") or o.out is not None:
@@ -124,15 +125,14 @@ def _page(o: Options) -> Output:
     config = read_config(o, max_items=min(30, bank.n_items))
     if o.module is not None and o.module.suffix not in (".js", ".mjs"):
         raise argument_error("module", "a file name that ends in .js or .mjs", str(o.module))
-    test = offline_test(bank, config, title=o.title, post=o.post or "", items=o.items)
+    test = cat.offline_test(bank, config, title=o.title, post=o.post or "", items=o.items)
     o.write("html", test, "test")
     o.write("module", test, "module")
     most, n_items = test.document["max_items"], len(test.questions)
     shown = sum(name != question["prompt"] for name, question in test.questions.items())
     asked = f"A test of at most {most} of {n_items} items, {shown} of them with texts"
     document = {
-        "html": o.html,
-        "module": o.module,
+        **fields_of(o, "html", "module"),
         "n_items": n_items,
         "with_texts": shown,
         "max_items": most,
@@ -147,18 +147,16 @@ def _parameters(o: Options) -> Output:
     """The item parameters of a bank in the columns of another tool."""
     import pandas as pd
 
-    from irtcat.io import DIALECTS, write_parameters
-
     path, bank = o.unread["subset"], _input.read_bank(o.unread["subset"])
-    if o.to not in DIALECTS:
-        must = f"one of {', '.join(DIALECTS)} for a bank"
+    if o.to not in irtcat.io.DIALECTS:
+        must = f"one of {', '.join(irtcat.io.DIALECTS)} for a bank"
         raise argument_error("to", must, o.to, "A subset of its items is for harnesses.")
     if o.out is None:
-        o.use_file("out", f"items.{SUFFIXES.get(DIALECTS[o.to].file, 'csv')}")
-    write_parameters(bank, o.out, dialect=o.to)
+        o.use_file("out", f"items.{SUFFIXES.get(irtcat.io.DIALECTS[o.to].file, 'csv')}")
+    irtcat.io.write_parameters(bank, o.out, dialect=o.to)
     o.wrote.append(f"Wrote the item parameters to {o.out}")
     document = {"to": o.to, "out": o.out, "n_items": len(bank), "bank": path}
-    text = [f"{bank} for {DIALECTS[o.to].help}"]
+    text = [f"{bank} for {irtcat.io.DIALECTS[o.to].help}"]
     return Output(document, text, table=pd.DataFrame({"item": bank.item_ids}))
 
 

@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import irtcat
+from irtcat import fitting
 from irtcat._common.errors import InputError
 from irtcat._common.progress import FitProgress
 from irtcat.cli import _input
@@ -23,12 +25,11 @@ from irtcat.cli._options import (
     result,
     table_by_id,
 )
-from irtcat.cli._output import SUMMARY_ROWS, hardest_first, warn, with_texts
+from irtcat.cli._output import SUMMARY_ROWS, fields_of, hardest_first, warn, with_texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Responses
 
 EXAMPLE = ("irtcat fit dataset:lsat7 --model 2pl",)
 
@@ -150,11 +151,9 @@ _of_all, _of_em, _of_vi = (partial(option, source=source) for source in SETTINGS
 )
 def command(o: Options) -> Output:
     """Calibrate items on the responses of many subjects."""
-    from irtcat.io import open_source
-
     changes: dict[str, Any] = {}
     if o.stream:
-        changes["responses"] = open_source(o.unread["responses"])
+        changes["responses"] = irtcat.io.open_source(o.unread["responses"])
     if o.facets:
         changes["facets"] = o.facets
     if o.models is not None:
@@ -201,14 +200,14 @@ def command(o: Options) -> Output:
 
 def _of_subjects(o: Options) -> dict[str, Any]:
     """The columns of --subjects that options name."""
-    names = ("groups", "subject_weights")
-    columns = {name: getattr(o, name) for name in names if getattr(o, name) is not None}
+    columns = {
+        name: _input.table_column(o.subjects, column, "subjects")
+        for name, column in fields_of(o, "groups", "subject_weights").items()
+        if column is not None
+    }
     if not columns:
         raise o.usage_error("subjects", "needs --groups COLUMN or --subject-weights COLUMN.")
-    return {
-        name: _input.table_column(o.subjects, column, "subjects")
-        for name, column in columns.items()
-    }
+    return columns
 
 
 def _kept_of(o: Options) -> str:
@@ -224,9 +223,7 @@ def _kept_of(o: Options) -> str:
 
 def _solver(o: Options) -> Any:
     """The solver with the options that are given; those of other solvers are refused."""
-    from irtcat.fitting import SOLVERS
-
-    solver = SOLVERS[o.solver]
+    solver = fitting.SOLVERS[o.solver]
     settings = {field.name for field in fields(solver)}
     values = {name: value for of in SETTINGS for name, value in o.values_of(of).items()}
     for name in sorted(set(values) - settings):
@@ -300,7 +297,7 @@ def _prior(name: str, prior: Any) -> str:
     return f"{name} ~ {FAMILIES[family]}({first:g}, {second:g})"
 
 
-def fit_words(responses: "Responses", *source: Any) -> tuple[Any, ...]:
+def fit_words(responses: "irtcat.Responses", *source: Any) -> tuple[Any, ...]:
     """The words of `irtcat fit` with a model for these responses, to be typed next."""
     from irtcat.responses._summary import score_range
     from irtcat.responses._table import BASE_ITEM

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from irtcat import plot
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import items_column, read
 from irtcat.cli._options import BANK, FIGURE, ITEMS, MISMATCH, RESPONSES_HELP, option, result
@@ -24,8 +25,6 @@ EXAMPLE = ("irtcat fit dataset:lsat7", "irtcat headroom bank.npz --responses dat
 )
 def command(o: Options) -> Output:
     """Show which test sets still distinguish the strongest subjects."""
-    from irtcat import plot
-
     if (o.unread["responses"] is None) == (o.theta is None):
         raise o.usage_error("responses", "give --responses or --theta.")
     labels = items_column(o.items, o.groups)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import irtcat
 from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -23,8 +24,6 @@ from irtcat.cli.fit import fit_words
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import ItemBank, Responses
-    from irtcat.io import Logs
 
 EXAMPLE = ("irtcat import logs", "irtcat fit responses.npz")
 LOGS, PARAMETERS = "irtcat.io.read_logs", "irtcat.io.read_parameters"
@@ -189,9 +188,7 @@ def _are_parameters(o: Options) -> bool:
 
 def _parameters(o: Options) -> Output:
     """The bank of a file of item parameters."""
-    from irtcat.io import DIALECTS, read_parameters
-
-    bank: ItemBank = read_parameters(
+    bank: irtcat.ItemBank = irtcat.io.read_parameters(
         o.logs, **o.values_of(PARAMETERS), max_bytes=_input.max_bytes()
     )
     if o.out is None and not o.for_programs:
@@ -207,8 +204,8 @@ def _parameters(o: Options) -> Output:
         f"{role} = {header or '(no name)'}" for role, header in read["columns"].items()
     )
     known = f"Columns of {read['dialect']}"
-    if read["dialect"] in DIALECTS:
-        known += f" ({DIALECTS[read['dialect']].help})"
+    if read["dialect"] in irtcat.io.DIALECTS:
+        known += f" ({irtcat.io.DIALECTS[read['dialect']].help})"
     text = [str(bank), f"{known}: {columns}", *(f"Note: {note}" for note in read["notes"])]
     if read["scaling"] != 1:
         text.append(f"Slopes are those of the file times D = {read['scaling']:g}.")
@@ -229,7 +226,7 @@ def _by_paths(o: Options) -> Output:
     return Output(document, text, table=table, next=fit_words(responses, o.out))
 
 
-def _by_task(logs: "Logs") -> "pd.DataFrame":
+def _by_task(logs: "irtcat.io.Logs") -> "pd.DataFrame":
     """One row per task and metric: runs, and number and mean of the responses that are saved."""
     import numpy as np
     import pandas as pd
@@ -251,7 +248,7 @@ def _by_task(logs: "Logs") -> "pd.DataFrame":
     return table.assign(unscored=unscored) if unscored.any() else table
 
 
-def _ranking(responses: "Responses") -> "pd.DataFrame":
+def _ranking(responses: "irtcat.Responses") -> "pd.DataFrame":
     """The models by their mean response."""
     import pandas as pd
 
@@ -263,7 +260,7 @@ def _ranking(responses: "Responses") -> "pd.DataFrame":
     return table.sort_values("mean", ascending=False, kind="stable")
 
 
-def _text(logs: "Logs") -> list[Any]:
+def _text(logs: "irtcat.io.Logs") -> list[Any]:
     """The models, the runs and choices; skipped files are warnings."""
     from irtcat.responses._summary import score_range, show_range
 

@@ -2,17 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from irtcat import leaderboard, plot, selection
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import EXPECT, FIGURE, MODEL, RESPONSES, option, own, result
 from irtcat.cli._output import warn
-
-if TYPE_CHECKING:
-    from irtcat.leaderboard import Recommendation
 
 EXAMPLE = ("irtcat leaderboard dataset:lsat7 --strategies random,fisher -k 2,3 --seeds 2",)
 
@@ -86,8 +84,6 @@ def command(o: Options) -> Output:
 
     Some subjects are held out; their full scores are predicted from their answers to k items.
     """
-    from irtcat import leaderboard, plot
-
     data = o.responses
     if o.subjects is not None:
         data = _input.with_subjects(data, o.subjects, o.split.partition(":")[2])
@@ -116,13 +112,13 @@ def command(o: Options) -> Output:
     return Output(document, text, table=summary, next=after)
 
 
-def _selection(o: Options, advice: "Recommendation") -> tuple[Any, ...]:
+def _selection(o: Options, advice: "leaderboard.Recommendation") -> tuple[Any, ...]:
     """The command that selects items as recommended."""
-    from irtcat.selection import DEFAULT_STRATEGY, STRATEGIES
-
     n_items = advice.n_items or int(advice.measured[-1]["n_items"])
-    bank = ["BANK"] if "bank" in STRATEGIES[advice.strategy].needs else []
-    strategy = ["--strategy", advice.strategy] if advice.strategy != DEFAULT_STRATEGY else []
+    bank = ["BANK"] if "bank" in selection.STRATEGIES[advice.strategy].needs else []
+    strategy = (
+        ["--strategy", advice.strategy] if advice.strategy != selection.DEFAULT_STRATEGY else []
+    )
     source = ("--responses", o.unread["responses"], *o.reading_words)
     expect = ["--expect", o.expect] if o.expect else []
     return ("select", *bank, "-k", n_items, *strategy, *expect, *source)

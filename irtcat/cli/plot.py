@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+import irtcat
+from irtcat import plot, report
 from irtcat._common.errors import InputError
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import split_texts
 from irtcat.cli._options import argument, check_figure, own, result
-
-if TYPE_CHECKING:
-    from irtcat.bank import ItemBank
-    from irtcat.report import Result
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -42,10 +40,8 @@ APPLIES_TO = {
 """The figures, or kinds of results, to which each option applies; others refuse it."""
 
 
-def _read(path: str) -> "Result":
+def _read(path: str) -> "report.Result":
     """Read a saved result; the import waits until then, so that ``--help`` is fast."""
-    from irtcat import report
-
     return report.read(path)
 
 
@@ -77,8 +73,6 @@ def _read(path: str) -> "Result":
 )
 def command(o: Options) -> Output:
     """Plot a saved result."""
-    from irtcat import plot, report
-
     saved = o.result
     description = report.KINDS[saved.kind]
     if saved.kind not in FIGURES:
@@ -118,21 +112,17 @@ def _check_choice(option: str, name: str, known: Iterable[str]) -> None:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint=option)
 
 
-def _bank_figure(bank: "ItemBank", figure_name: str, items: list[str] | None) -> Any:
+def _bank_figure(bank: "irtcat.ItemBank", figure_name: str, items: list[str] | None) -> Any:
     """Plot the curves or the information of a bank, of all items if ``items`` is None."""
-    from irtcat import plot
-
     if figure_name == "curves":
         return plot.item_curves(bank, items)
     return plot.information_curve(bank if items is None else bank.subset(items))
 
 
 def _scale_figure(
-    saved: "Result", figure_name: str, items: list[str] | None, scale: str | None
+    saved: "report.Result", figure_name: str, items: list[str] | None, scale: str | None
 ) -> Any:
     """Plot one scale of a folder of irtcat scale, the first if ``scale`` is None."""
-    from irtcat import plot
-
     banks, tables = saved.value["banks"], saved.value["tables"]
     if not banks:
         raise InputError(f"{saved.path}: no scale could be built, so there is nothing to plot.")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from irtcat import cat, plot, report
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._input import read_key
 from irtcat.cli._options import ESTIMAND, KEY_FILE, MISMATCH, RESPONSES_OPTION, argument, result
@@ -18,8 +19,6 @@ EXAMPLE = (
 
 def _read(paths: list[str]) -> list[Any]:
     """Read the results."""
-    from irtcat import report
-
     return [report.read(path) for path in paths]
 
 
@@ -50,16 +49,12 @@ def command(o: Options) -> Output:
     With --responses (of the full benchmark) the report compares predicted with true scores, checks
     the data, and predicts the scores of adaptive sessions from them.
     """
-    from irtcat import plot, report
-
     if o.out is None:  # under --json no file has a default
         raise o.usage_error("out", "give the file to write.")
     results, key = o.results, read_key(o.key_file)
     if key is not None:
-        from irtcat.cat import Store
-
         results = [
-            replace(result, value=Store(result.value, create=False, key=key))
+            replace(result, value=cat.Store(result.value, create=False, key=key))
             if result.kind == "sessions"
             else result
             for result in results

@@ -4,16 +4,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import irtcat
+from irtcat import plot
 from irtcat._common.errors import InputError, shorten
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, command_of
 from irtcat.cli._options import ITEMS, RESPONSES, SEED, folder, group, option, own, table_by_id
 from irtcat.cli._output import fields_of, warn
-
-if TYPE_CHECKING:
-    from irtcat.scale import Scales
 
 EXAMPLE = (
     "irtcat scale dataset:lsat7 --two-factors skip",
@@ -91,7 +90,6 @@ _rule: Callable[..., Any] = partial(option, source=CARELESS)
 )
 def command(o: Options) -> Output:
     """Build evaluation scales: split, test, drop, refit."""
-    from irtcat import plot
     from irtcat._files.folders import OutputFolder
 
     folder = OutputFolder(o.out, "scale")
@@ -150,8 +148,6 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
     import numpy as np
     import pandas as pd
 
-    from irtcat import scale
-
     attention = {}
     for text in o.attention or []:
         item, equals, choice = text.rpartition("=")
@@ -178,7 +174,7 @@ def _careless(o: Options) -> tuple[dict[str, str], dict[str, str]]:
         name, who = o.unread["choices"], shorten(without.tolist())
         warn(f"{name}: no row for {len(without)} subjects ({who}), who are not judged.")
     rules = fields_of(o, "most_failed", "straight_line", "longest_run", "seconds", "min_seconds")
-    found = scale.careless(choices.map(_as_text), attention=attention, **rules)
+    found = irtcat.scale.careless(choices.map(_as_text), attention=attention, **rules)
     return {str(subject): reason for subject, reason in found.items()}, attention
 
 
@@ -190,13 +186,10 @@ def _as_text(choice: Any) -> str | None:
     return str(int(choice)) if is_whole else str(choice).strip()
 
 
-def _figures(scales: "Scales") -> dict[str, Any]:
+def _figures(scales: "irtcat.scale.Scales") -> dict[str, Any]:
     """The figures of each scale by file name."""
-    from irtcat import plot
-    from irtcat.scale import file_names
-
     out: dict[str, Any] = {}
-    stems = file_names(scales.scales)
+    stems = irtcat.scale.file_names(scales.scales)
     for name, scale in scales.scales.items():
         if scale.bank is None:
             continue

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import Union
 
+import irtcat
 from irtcat._common.errors import InputError
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
@@ -15,11 +16,8 @@ EXAMPLE = (
     "irtcat score bank.npz dataset:lsat7 --method eap --out scores.csv",
 )
 
-if TYPE_CHECKING:
-    from irtcat import ItemBank
 
-
-def _bank_or_scales(path: "str | Path") -> Union["ItemBank", Path]:
+def _bank_or_scales(path: "str | Path") -> Union["irtcat.ItemBank", Path]:
     """A bank, or the folder of several scales."""
     return Path(path) if Path(path).is_dir() else _input.read_bank(path)
 
@@ -71,14 +69,13 @@ def command(o: Options) -> Output:
 
 def _on_scales(o: Options) -> Output:
     """Every subject on every scale of a folder."""
-    from irtcat.scale import apply
-
     if o.prior is not None or o.groups is not None:
         raise InputError(
             f"--prior and --groups are for one bank. Got the folder {o.bank} of scales. "
             "Leave them out, or name one of its banks."
         )
-    table = apply(o.bank, o.responses, o.method, level=o.level, mismatch=o.mismatch).reset_index()
+    table = irtcat.scale.apply(o.bank, o.responses, o.method, level=o.level, mismatch=o.mismatch)
+    table = table.reset_index()
     o.write("out", table, "scores")
     about = {"method": o.method, "level": o.level, "n_subjects": table["subject"].nunique()}
     about |= {"scales": table["scale"].unique().tolist(), "out": o.out}

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import irtcat
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import (
@@ -21,7 +22,6 @@ from irtcat.cli._output import SUMMARY_ROWS, fields_of, hardest_first, with_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from irtcat import Subset
 
 EXAMPLE = ("irtcat fit dataset:lsat7", "irtcat select bank.npz -k 3 --responses dataset:lsat7")
 
@@ -97,7 +97,7 @@ def command(o: Options) -> Output:
     return Output(document, text, table=stored, next=after)
 
 
-def _text(o: Options, subset: "Subset", frame: "pd.DataFrame") -> list[Any]:
+def _text(o: Options, subset: "irtcat.Subset", frame: "pd.DataFrame") -> list[Any]:
     """The items chosen, by their difficulty, and how many of each share of right answers."""
     import numpy as np
     import pandas as pd

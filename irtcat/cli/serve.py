@@ -107,10 +107,6 @@ def set_up(service: "Service", files: Any) -> tuple[str | None, bool, str | None
     return test, is_new, provision.add_administrator(service)
 
 
-def _is_local(host: str) -> bool:
-    return host in ("127.0.0.1", "::1", "localhost")
-
-
 @command_of(
     None,
     *SETTINGS,
@@ -165,7 +161,7 @@ def command(o: Options) -> Output:
     """
     server = part("operations.server")
     provision = part("operations.provision")
-    local = _is_local(o.host)
+    local = o.host in ("127.0.0.1", "::1", "localhost")
     base = o.url or f"http://{o.host if local else socket.getfqdn()}:{o.port}"
     secure = not o.insecure_cookies and not (local and base.startswith("http://"))
     files = test_files(o)

@@ -89,13 +89,13 @@ def init(o: Options) -> Output:
     lines = [f"{o.address}: ready"]
     if test is not None:
         lines.append(f"Test {test}, published {'now' if is_new else 'before'}")
-    if password is not None:
-        lines.append(f"Account {name}, password {password} (shown this once)")
-    document = {"address": o.address, "test": test, "published": is_new, "account": name}
     if password is None:
         lines.append("The accounts are unchanged.")
-        document["account"] = None
-    return Output({**document, "password": password}, lines, next=("serve", o.address))
+    else:
+        lines.append(f"Account {name}, password {password} (shown this once)")
+    document = {"address": o.address, "test": test, "published": is_new}
+    document |= {"account": None if password is None else name, "password": password}
+    return Output(document, lines, next=("serve", o.address))
 
 
 @command_of(None, ADDRESS, KEY_FILE)
@@ -265,12 +265,9 @@ def anchor(o: Options) -> Output:
 
     Keep it on another machine.
     """
-    from irtcat._files.writing import replacing
-
     with opened(o) as service:
         document = part("operations.maintenance").anchor(service)
-    with replacing(o.out) as file:
-        file.write(json.dumps(document).encode())
+    o.write("out", json.dumps(document))
     n = sum(map(len, document["logs"].values()))
     after = ("service", "check", o.address, "--anchor", o.out)
     lines = [f"Wrote the anchor of {n} logs to {o.out}"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from irtcat import cat
 from irtcat._common.errors import visible
 from irtcat._common.numbers import whole_number_in
 from irtcat.cli._command import Options, Output, by_name, command_of
@@ -26,7 +27,6 @@ from irtcat.cli._options import (
 from irtcat.cli.simulate import RULES, read_config
 
 if TYPE_CHECKING:
-    from irtcat.cat import Session, SessionStatus, Store
     from irtcat.cat.live.store_file import StoreFile
 
 T = TypeVar("T")
@@ -47,11 +47,9 @@ SESSION = own("id", default=REQUIRED, help="The session's id.")
 
 
 @contextmanager
-def _store(o: Options, create: bool = False) -> "Iterator[Store]":
+def _store(o: Options, create: bool = False) -> "Iterator[cat.Store]":
     """Open the store."""
-    from irtcat.cat import Store
-
-    with Store(o.store, create=create, key=read_key(o.key_file)) as opened:
+    with cat.Store(o.store, create=create, key=read_key(o.key_file)) as opened:
         yield opened
 
 
@@ -63,7 +61,9 @@ def _read(o: Options, what: "Callable[[StoreFile], T]") -> "T":
         return what(file)
 
 
-def _state(o: Options, session: "Session | SessionStatus", *text: Any, **document: Any) -> Output:
+def _state(
+    o: Options, session: "cat.Session | cat.SessionStatus", *text: Any, **document: Any
+) -> Output:
     """The state of the session, on a line or as JSON, and more."""
     about = {"session": session.id, "asked": session.asked, "over": session.is_over}
     line = f"{session.id}: {' '.join(map(visible, session.asked))}"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from irtcat import cat
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._input import read_subset, split_pairs
 from irtcat.cli._options import CALIBRATION, EXPECT, SEED, option, result
@@ -72,10 +73,9 @@ def command(o: Options) -> Output:
         "Run these items (irtcat export helps) on new models, and save the answers as NEW.",
     ]
     if o.html is not None:
-        from irtcat.cat import Config
         from irtcat.cat.offline.page import KEYS_IN_PAGE, offline_test
 
-        every = Config(criterion="sequential", max_items=len(form))
+        every = cat.Config(criterion="sequential", max_items=len(form))
         o.write("html", offline_test(form.to_bank(), every, title=form.name or "Test"), "test")
         document |= {"html": o.html, "warning": KEYS_IN_PAGE}
         text.append(KEYS_IN_PAGE)

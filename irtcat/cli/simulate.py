@@ -3,10 +3,11 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from irtcat import cat
 from irtcat._common.errors import InputError
 from irtcat._common.numbers import number_in
 from irtcat._common.progress import counted, part_of
@@ -23,9 +24,6 @@ from irtcat.cli._options import (
     own,
 )
 from irtcat.cli._output import figures
-
-if TYPE_CHECKING:
-    from irtcat.cat import Config, ExposureParameters
 
 EXAMPLE = (
     "irtcat fit dataset:lsat7",
@@ -52,11 +50,9 @@ def read_part(text: str) -> dict[str, Any]:
     return out
 
 
-def read_exposure(path: Path) -> "ExposureParameters":
+def read_exposure(path: Path) -> "cat.ExposureParameters":
     """Read the parameters of exposure control."""
-    from irtcat.cat import ExposureParameters
-
-    return ExposureParameters.load(path)
+    return cat.ExposureParameters.load(path)
 
 
 _rule = partial(option, source=CONFIG, default=None)
@@ -92,10 +88,9 @@ FILES = (
 RULES = group("Rules of the test", CRITERION, STOP, METHOD, EXPOSURE, *LENGTHS, *FILES)
 
 
-def read_config(o: Options, **defaults: Any) -> "Config":
+def read_config(o: Options, **defaults: Any) -> "cat.Config":
     """Build the configuration from a file and the options, which override the file."""
     from irtcat._files.reading import read_json
-    from irtcat.cat import Config
 
     document: Any = defaults
     if o.config is not None:
@@ -104,7 +99,7 @@ def read_config(o: Options, **defaults: Any) -> "Config":
             raise InputError(f"{o.config}: not a JSON object with the fields of a configuration.")
     if o.stop is not None and o.max_items is None:
         document.pop("max_items", None)
-    return Config.from_json({**document, **o.values_of(CONFIG)})
+    return cat.Config.from_json({**document, **o.values_of(CONFIG)})
 
 
 @command_of(
@@ -126,10 +121,8 @@ def command(o: Options) -> Output:
     """Simulate an adaptive test with simulated or real subjects."""
     import pandas as pd
 
-    from irtcat import cat
     from irtcat._files.csv import csv_bytes
     from irtcat._files.folders import OutputFolder
-    from irtcat.cat import drawn_abilities
     from irtcat.report.reading import simulation_tables
 
     calibrate, bank, seed = o.calibrate_exposure is not None, o.bank, o.seed
@@ -146,7 +139,7 @@ def command(o: Options) -> Output:
     show_sessions = counted("subjects")(part_of(o.progress, n_parts - 1, n_parts))
     exposure = o.exposure_parameters
     if calibrate:
-        theta = drawn_abilities(bank, o.n, seed)
+        theta = cat.drawn_abilities(bank, o.n, seed)
         exposure = cat.calibrate_exposure(bank, theta, config, seed=seed, progress=show_rounds)
         exposure.save(o.calibrate_exposure)
     shared = {"counts": exposure, "progress": show_sessions}
@@ -154,7 +147,7 @@ def command(o: Options) -> Output:
         report = cat.replay(bank, o.responses, config, seed, mismatch=o.mismatch, **shared)
     else:
         # Not the subjects of the calibration, whose results would be too favourable.
-        theta = drawn_abilities(bank, o.n, seed + calibrate)
+        theta = cat.drawn_abilities(bank, o.n, seed + calibrate)
         report = o.call(theta=theta, config=config, seed=seed + calibrate, **shared)
     summary, tables = report.summary(), simulation_tables(report)
     content = report.content()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+import irtcat
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import argument, option, output, result
@@ -22,9 +23,7 @@ EXAMPLE = (
 
 def _read(path: str) -> "pd.DataFrame":
     """Read votes and grades."""
-    from irtcat.io import read_judgements
-
-    return read_judgements(path)
+    return irtcat.io.read_judgements(path)
 
 
 def _effects(text: str) -> list[str]:

@@ -33,8 +33,6 @@ from irtcat.report.blocks import (
     words,
 )
 
-"""Models whose curves the page computes from a, b, c and d (and the number of trials)."""
-
 NODES, FINE_NODES, MANY = 25, 41, 2000
 """Points per curve in banks of more than `MANY` items, and in smaller ones."""
 FLAT = 1e-3
@@ -475,15 +473,9 @@ def _computed_columns(bank: ItemBank, scale: _Scale, subset: Any) -> list[Block]
 def _sharing_columns(curve_data: Block, columns: list[Block]) -> Block:
     """The data of the curves, with names of columns in place of equal values."""
     numeric = {c["k"]: c["v"] for c in columns if c.get("kind") == "num"}
-    for key, name in (
-        ("a", "a"),
-        ("b", "b"),
-        ("c", "c"),
-        ("d", "d"),
-        ("a", "mdisc"),
-        ("b", "mdiff"),
-        ("times", "trials"),
-    ):
+    shared = {"mdisc": "a", "mdiff": "b", "trials": "times"}
+    for name in ("a", "b", "c", "d", *shared):
+        key = shared.get(name, name)
         if name in numeric and curve_data.get(key) == numeric[name]:
             curve_data[key] = name  # the script reads the values from the table's column
     return curve_data

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from irtcat import cat
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.progress import ProgressOption, Steps, part_of, with_progress
 from irtcat._files.writing import check_target, replacing
@@ -29,9 +30,6 @@ from irtcat.report.reading import Result, read
 from irtcat.report.sections import Context, responses_section, sections_of
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-
-if TYPE_CHECKING:
-    from irtcat.cat import Session
 
 LIMIT = 1_000_000
 """Size limit in bytes, enough for a page of 5,000 items unless their ids are very long: long texts
@@ -131,11 +129,11 @@ def build(
 
 def _score_text(
     ranking: RankedModels | None, reference: ReferenceScores
-) -> Callable[["Session"], str]:
+) -> Callable[["cat.Session"], str]:
     """The full score of a session in words: the one of the ranking, if that has the subject."""
     rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
 
-    def of(session: "Session") -> str:
+    def of(session: "cat.Session") -> str:
         row = rows.get(session.head["subject"] or session.id)
         return session_text(session, reference) if row is None else score_text(row)
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from irtcat import cat
 from irtcat._common.progress import Progress, Steps, part_of
 from irtcat._common.types import FloatArray
-from irtcat.cat import FullScore
 from irtcat.prediction import OUT_OF_RANGE, UNLIKE
 from irtcat.prediction.result import WHOSE, whose, whose_scores
 from irtcat.report.blocks import (
@@ -26,9 +26,6 @@ from irtcat.report.blocks import (
 )
 from irtcat.report.reading import Result
 from irtcat.responses import Responses
-
-if TYPE_CHECKING:
-    from irtcat.cat import Session
 
 NORMAL = NormalDist()  # scipy.special takes as long to import as numpy
 Z = NORMAL.inv_cdf(0.975)
@@ -353,7 +350,7 @@ def session_standings(
         return rows
 
 
-def session_score(session: "Session", reference: ReferenceScores) -> FullScore:
+def session_score(session: "cat.Session", reference: ReferenceScores) -> cat.FullScore:
     """The full score of a session, with the responses as the calibration where they fit.
 
     They fit where they hold all items of the bank for enough other subjects.
@@ -370,7 +367,7 @@ def session_score(session: "Session", reference: ReferenceScores) -> FullScore:
     return session.full_score()
 
 
-def _as_standing(session: "Session", score: FullScore, source: str) -> Standing:
+def _as_standing(session: "cat.Session", score: cat.FullScore, source: str) -> Standing:
     flags = score.flags
     if not session.is_over:
         flags.append("the session is not over")
@@ -655,6 +652,6 @@ def score_text(row: Standing) -> str:
     return f"{100 * row.score:.1f} % ({interval}){by}"
 
 
-def session_text(session: "Session", reference: ReferenceScores) -> str:
+def session_text(session: "cat.Session", reference: ReferenceScores) -> str:
     """The full score of a session that is not in the ranking (see `session_score`)."""
     return score_text(_as_standing(session, session_score(session, reference), ""))

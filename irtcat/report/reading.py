@@ -4,19 +4,17 @@ import os
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from irtcat import cat
 from irtcat._common.checks import InputError, is_number, shorten
 from irtcat._files.archives import array_names
 from irtcat._files.reading import check_path, opened, read_json
 from irtcat.io.text import column_numbers, read_table
 from irtcat.leaderboard.metrics import METRICS
-
-if TYPE_CHECKING:
-    from irtcat.cat import Report
 
 KINDS = {
     "bank": "an item bank (irtcat fit --out BANK.npz)",
@@ -336,21 +334,20 @@ def _whose(source: Any) -> dict[str, str]:
 def _from_model(source: Any) -> Result | None:
     """Wrap a bank, sessions, a simulation or scales; None for other objects."""
     from irtcat.bank import ItemBank
-    from irtcat.cat import Report, Session, Store
     from irtcat.scale import Scales, file_names
 
     if isinstance(source, ItemBank):
         return Result("bank", "bank", source)
-    if isinstance(source, (Session, Store)):
+    if isinstance(source, (cat.Session, cat.Store)):
         return Result("sessions", "sessions", source)
-    if isinstance(source, Report):
+    if isinstance(source, cat.Report):
         return Result("simulation", "simulation", simulation_tables(source))
     if isinstance(source, Scales):
         return Result("scale", "scales", _scale_contents(source, file_names(source.scales)))
     return None
 
 
-def simulation_tables(report: "Report") -> dict[str, pd.DataFrame]:
+def simulation_tables(report: "cat.Report") -> dict[str, pd.DataFrame]:
     """The tables of a simulation, by the stems of the files of irtcat simulate."""
     return {
         "sessions": report.to_frame().reset_index(),

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from irtcat import cat
 from irtcat._common.checks import InputError
 from irtcat._common.progress import Progress, Steps
 from irtcat.report import tables as _tables
@@ -15,9 +16,6 @@ from irtcat.report.reading import NOT_OVER, Result
 from irtcat.report.sessions import sessions
 from irtcat.report.tables import facts_of
 from irtcat.responses import Responses
-
-if TYPE_CHECKING:
-    from irtcat.cat import Session
 
 
 def scale(name: str, contents: dict[str, Any]) -> list[Section]:
@@ -66,7 +64,7 @@ def scale(name: str, contents: dict[str, Any]) -> list[Section]:
 def evaluation(
     name: str,
     contents: dict[str, Any],
-    score_text: Callable[["Session"], str],
+    score_text: Callable[["cat.Session"], str],
     names: Mapping[str, str],
 ) -> list[Section]:
     """Sections of the adaptive evaluation of a live model: results, items and sessions.
@@ -309,7 +307,7 @@ class Context:
     truth: pd.Series | None
     names: Mapping[str, str]
     ranking: RankedModels | None
-    score_text: Callable[["Session"], str]
+    score_text: Callable[["cat.Session"], str]
 
 
 def _sections(result: Result, context: Context) -> list[Section]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,6 @@ from irtcat.report.blocks import (
     table_of,
 )
 
-if TYPE_CHECKING:
-    from irtcat.cat import Session
-
 MOST = 12
 """Number of sessions drawn."""
 CANDIDATES = 5
@@ -34,7 +31,7 @@ Z = 1.959964
 
 
 @contextmanager
-def opened_sessions(source: Any) -> Iterator[tuple[pd.DataFrame | None, dict[str, "Session"]]]:
+def opened_sessions(source: Any) -> Iterator[tuple[pd.DataFrame | None, dict[str, "cat.Session"]]]:
     """The list of all sessions of a store, and the last `MOST` of them; of a session only itself.
 
     Args:
@@ -55,7 +52,7 @@ def opened_sessions(source: Any) -> Iterator[tuple[pd.DataFrame | None, dict[str
 def sessions(
     name: str,
     source: Any,
-    score_text: Callable[["Session"], str] | None = None,
+    score_text: Callable[["cat.Session"], str] | None = None,
     names: Mapping[str, str] | None = None,
     facts: bool = True,
 ) -> Section:
@@ -96,14 +93,14 @@ def sessions(
     return Section(f"Adaptive sessions: {name}", tuple(intro), figures, blocks)
 
 
-def _label(key: str, session: "Session") -> str:
+def _label(key: str, session: "cat.Session") -> str:
     """The label of a session: subject and id."""
     subject = session.head["subject"]
     return f"{subject} ({key})" if subject and subject != key else key
 
 
 def session_blocks(
-    session: "Session", score: str = "", names: Mapping[str, str] | None = None
+    session: "cat.Session", score: str = "", names: Mapping[str, str] | None = None
 ) -> list[Block]:
     """The facts and figure of one session, and the table of its steps with reasons.
 
@@ -180,7 +177,7 @@ def session_blocks(
     return blocks
 
 
-def _reasons(session: "Session") -> dict[str, dict[str, Any]]:
+def _reasons(session: "cat.Session") -> dict[str, dict[str, Any]]:
     """For every administered item: the reason in words, and the candidates."""
     out: dict[str, dict[str, Any]] = {}
     for event, then, ranking in cat.retraced(session):
