@@ -234,7 +234,8 @@ def _scores(
             if row.name not in found.rows:  # else of the same run, or an earlier session
                 found.add(row)
     for row in evaluations:
-        found.add(row)
+        if row.estimator == "bank":
+            found.add(row)
     return found
 
 

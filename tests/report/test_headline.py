@@ -163,6 +163,9 @@ def test_a_model_has_one_score_and_other_results_are_named(tmp_path):
     assert found.others == ("m1",)
     page = report.build([predictions([0.9, 0.7]), tmp_path])
     assert "More than one result has a score of m1, by other answers." in page
+    (tmp_path / "again").mkdir()
+    (tmp_path / "again" / "result.json").write_text(json.dumps(run | {"score": 0.6}))
+    assert ranking_of([read(tmp_path), read(tmp_path / "again")], None).others == ("m1",)
     by_bank = run | {"estimator": "bank"}  # which uses less than predict
     (tmp_path / "result.json").write_text(json.dumps(by_bank))
     found = ranking_of([read(tmp_path), read(predictions([0.9, 0.7]))], None)
