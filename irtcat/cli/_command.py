@@ -117,6 +117,11 @@ class Options:
         """A usage error about an option."""
         return typer.BadParameter(text, param_hint=self.label(name))
 
+    def refuse(self, names: Iterable[str], text: str) -> None:
+        """Raise a usage error for the first of some options that is on the command line."""
+        for name in filter(self.is_given, names):
+            raise self.usage_error(name, text)
+
     @property
     def given_rows(self) -> list[Option]:
         """The options and arguments on the command line."""

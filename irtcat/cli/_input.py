@@ -401,31 +401,23 @@ def split_pairs(text: str) -> dict[str, str]:
     return split_named(text, lambda value: value or None, "not NAME=TEXT", str.partition)
 
 
-def named_numbers(column: str) -> "Callable[[str], dict[str, float]]":
-    """A reader of numbers by name: NAME=NUMBER,... or a CSV table, names first."""
+def named_numbers(source: str, column: str) -> dict[str, float]:
+    """Read numbers by name: NAME=NUMBER,... or the column of a CSV table, names first."""
+    from irtcat.io.text import column_numbers
 
-    def read_numbers(source: str) -> dict[str, float]:
-        from irtcat.io.text import column_numbers
-
-        if not is_file(source):
-            return split_numbers(source)
-        values = table_column(Path(source), column, "names")
-        return dict(zip(values.index, column_numbers(values).tolist(), strict=True))
-
-    return read_numbers
+    if not is_file(source):
+        return split_numbers(source)
+    values = table_column(Path(source), column, "names")
+    return dict(zip(values.index, column_numbers(values).tolist(), strict=True))
 
 
-def named_texts(column: str) -> "Callable[[str], dict[str, str]]":
-    """A reader of texts by name: NAME=TEXT,... or a CSV table, names first."""
-
-    def read_texts(source: str) -> dict[str, str]:
-        if is_file(source):
-            values = table_column(Path(source), column, "names").dropna()
-            return {str(name): str(text) for name, text in values.items()}
-        must = f"neither NAME={column.upper()} nor a file"
-        return split_named(source, lambda value: value or None, must)
-
-    return read_texts
+def named_texts(source: str, column: str) -> dict[str, str]:
+    """Read texts by name: NAME=TEXT,... or the column of a CSV table, names first."""
+    if is_file(source):
+        values = table_column(Path(source), column, "names").dropna()
+        return {str(name): str(text) for name, text in values.items()}
+    must = f"neither NAME={column.upper()} nor a file"
+    return split_named(source, lambda value: value or None, must)
 
 
 def read_scores(path: str) -> "pd.DataFrame":
@@ -452,7 +444,7 @@ def score_words(unread: "Mapping[str, Any]") -> list[str]:
 def split_codes(source: str) -> Any:
     """Parse labels in their order, all codes, or numbers of labels: LABEL=NUMBER,... or a table."""
     if is_file(source) or "=" in source:
-        return named_numbers("code")(source)
+        return named_numbers(source, "code")
     texts = split_texts(source)
     numbers = [whole_number_in(text) for text in texts]
     return texts if None in numbers else numbers

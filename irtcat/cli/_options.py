@@ -423,7 +423,7 @@ SCORES = argument(
 )
 UNITS = option(
     "units",
-    read=named_texts("unit"),
+    read=partial(named_texts, column="unit"),
     help="Units other than percent as BENCHMARK=UNIT,... (share, elo, ...), or a CSV "
     "table, benchmarks first, column unit.",
 )

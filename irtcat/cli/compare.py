@@ -97,8 +97,8 @@ def command(o: Options) -> Output:
     names = ("responses",) if len(files) == 1 else ("calibration", "responses")
     if len(files) < len(FILES):
         o.unread.update(dict.fromkeys(FILES), **dict(zip(names, files, strict=True)))
-    for name in filter(o.is_given, () if o.sequential else ("detect", "futility", "seed")):
-        raise o.usage_error(name, "needs --sequential.")
+    if not o.sequential:
+        o.refuse(("detect", "futility", "seed"), "needs --sequential.")
     if o.judges is not None:
         o.add_facet(o.judges)
     if o.sequential:
@@ -127,8 +127,7 @@ def command(o: Options) -> Output:
 def _sequential(o: Options) -> "leaderboard.SequentialComparison":
     """The comparison item by item; with --gate it ends when the new model is worse or is not."""
     of_others = ("estimand", "method", "recipe", "scale", "strata", "judges")
-    for name in filter(o.is_given, of_others):
-        raise o.usage_error(name, "not with --sequential.")
+    o.refuse(of_others, "not with --sequential.")
     values = fields_of(o, *FILES, "new", "old", "clusters", "reruns", "level", "mismatch")
     values |= o.values_of(SEQUENTIAL, but=("detect",))
     detect = None if o.detect is None else o.detect / POINTS

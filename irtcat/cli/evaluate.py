@@ -348,8 +348,7 @@ def _check_form(o: Options) -> None:
     if sum(o.unread[name] is not None for name in ("bank", "short_form", "against")) != 1:
         raise o.usage_error("bank", "give a BANK, --short-form or --against.")
     if o.unread["against"] is None:
-        for name in filter(o.is_given, ("margin", "detect", "futility")):
-            raise o.usage_error(name, "needs --against.")
+        o.refuse(("margin", "detect", "futility"), "needs --against.")
     if o.unread["bank"] is not None:
         return
     fixed = ["responses", "criterion", "stop", "max_items", "min_items", "config"]
@@ -359,16 +358,12 @@ def _check_form(o: Options) -> None:
         source, fixed = "--against", [*fixed, "costs", "expect", "estimand", "reruns"]
     else:
         fixed.append("batch")
-    for name in fixed:
-        if o.unread[name] is not None:
-            raise o.usage_error(name, f"not with {source}.")
+    o.refuse(fixed, f"not with {source}.")
 
 
 def _guaranteed(o: Options, max_items: int) -> dict[str, Any]:
     """The fields of `Config.guaranteed`; a usage error for an option that chooses items."""
-    for name in ("criterion", "stop", "config"):
-        if getattr(o, name) is not None:
-            raise o.usage_error(name, "not with --half-width.")
+    o.refuse(("criterion", "stop", "config"), "not with --half-width.")
     if o.half_width > 0:
         max_items = min(o.bank.n_items, MOST_DRAWS)
     rules = cat.Config.guaranteed(max_items, o.half_width, o.level)

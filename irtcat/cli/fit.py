@@ -226,9 +226,7 @@ def _solver(o: Options) -> Any:
     solver = fitting.SOLVERS[o.solver]
     settings = {field.name for field in fields(solver)}
     values = {name: value for of in SETTINGS for name, value in o.values_of(of).items()}
-    for name in sorted(set(values) - settings):
-        if o.is_given(name):
-            raise o.usage_error(name, f"not for the solver {o.solver}.")
+    o.refuse(sorted(set(values) - settings), f"not for the solver {o.solver}.")
     return solver(**{name: value for name, value in values.items() if name in settings})
 
 

@@ -1,5 +1,7 @@
 """``irtcat probe``."""
 
+from functools import partial
+
 from irtcat.cli import _input
 from irtcat.cli._command import Options, Output, Table, command_of
 from irtcat.cli._options import MODEL_FEATURES, SCORES, UNITS, option, result, texts
@@ -16,7 +18,7 @@ EXAMPLE = (
     option("n_benchmarks", "-k", "--n-benchmarks", min=1),
     option(
         "costs",
-        read=_input.named_numbers("cost"),
+        read=partial(_input.named_numbers, column="cost"),
         help="Costs as BENCHMARK=COST,... or a CSV table, benchmarks first, column cost.",
     ),
     "budget",

@@ -452,17 +452,12 @@ def ranking_section(ranking: RankedModels, word: str, truth: pd.Series | None) -
     """
     rows = ranking.rows
     _, percent = MEASURES[ranking.by]
-    ends = {
-        name: np.array([getattr(row, name) for row in rows], float) for name in ("lower", "upper")
-    }
     columns = [
         *_score_columns(ranking, word),
         *_truth_columns(ranking, truth),
         *_origin_columns(rows),
-        *(
-            column(name, values, percent=percent, hidden=True, printed=True)
-            for name, values in ends.items()
-        ),
+        column("lower", [row.lower for row in rows], percent=percent, hidden=True, printed=True),
+        column("upper", [row.upper for row in rows], percent=percent, hidden=True, printed=True),
     ]
     shown = table(
         f"{word}s in order",
@@ -471,7 +466,7 @@ def ranking_section(ranking: RankedModels, word: str, truth: pd.Series | None) -
         name="ranking",
         page=25 if len(rows) > 30 else 50,
     )
-    figures = [_figure(ranking, word, **ends)] if len(rows) > MANY else []
+    figures = [_figure(ranking, word)] if len(rows) > MANY else []
     return Section(
         "Ranking", (_what(ranking, word),), {}, [shown, *figures], tuple(_notes(ranking, word))
     )
@@ -536,14 +531,13 @@ def _origin_columns(rows: Sequence[Standing]) -> list[Block]:
     return columns
 
 
-def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarray) -> Block:
+def _figure(ranking: RankedModels, word: str) -> Block:
     """The scores in order with their intervals."""
     rows = ranking.rows
     label, percent = MEASURES[ranking.by]
-    low, high = (np.where(np.isfinite(end), end, np.nan) for end in (lower, upper))
     description = f"{len(rows):,} {word.lower()}s in order, each with its interval."
     percents = {"percent": "y"} if percent else {}
-    at = np.arange(1, len(rows) + 1), np.array([row.score for row in rows])
+    at = np.arange(1, len(rows) + 1), [row.score for row in rows]
     return points(
         f"{label} in order",
         "Rank",
@@ -551,8 +545,8 @@ def _figure(ranking: RankedModels, word: str, lower: np.ndarray, upper: np.ndarr
         at,
         [row.name for row in rows],
         description,
-        low=low,
-        high=high,
+        low=[row.lower for row in rows],
+        high=[row.upper for row in rows],
         opens="ranking",
         whole=1,
         **percents,

@@ -126,7 +126,7 @@ def session_blocks(
     blocks: list[Block] = [{"t": "facts", "facts": facts}]
     series = []
     for name in [c for c in frame.columns if c.startswith("theta")]:
-        values, error = frame[name], Z * frame[name.replace("theta", "se")].replace(np.inf, np.nan)
+        values, error = frame[name], Z * frame[name.replace("theta", "se")]
         label = "ability" if name == "theta" else f"ability {name.removeprefix('theta_')}"
         known = values.notna()  # in a batch only after its last item; gaps would cut the line
         values, error = values[known], error[known]

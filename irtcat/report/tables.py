@@ -105,7 +105,6 @@ def _caterpillar(
     title: str, label: str, frame: pd.DataFrame, key: str, description: str, **more: Any
 ) -> Block:
     """A figure of all subjects in order, with the finite ends of their intervals."""
-    ends = {name: frame[name].replace([np.inf, -np.inf], np.nan) for name in ("lower", "upper")}
     return points(
         title,
         "Rank",
@@ -113,8 +112,8 @@ def _caterpillar(
         (np.arange(1, len(frame) + 1), frame[key]),
         frame["subject"],
         description,
-        low=ends["lower"],
-        high=ends["upper"],
+        low=frame["lower"],
+        high=frame["upper"],
         opens="subjects",
         whole=1,
         **more,
@@ -393,7 +392,7 @@ def simulation(name: str, result: Any) -> Section:
         facts["Truth within ±1.96 SE"] = f"{within.mean():.1%}"
         facts["Mean SE"] = f"{sessions['se'].replace(np.inf, np.nan).mean():.3f}"
         rmse = facts["RMSE of ability"]
-        half = Z * sessions["se"].replace(np.inf, np.nan)
+        half = Z * sessions["se"]
         blocks.append(
             points(
                 "Estimated against true ability",
