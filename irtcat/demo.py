@@ -29,6 +29,7 @@ KS = (10, 30, 60, 100)
 SEEDS = (0, 1, 2)
 SHARE = 0.25
 METRICS = ("kendall", "mae")
+TABLES = ("items", "leaderboard", "summary", "held_out")
 FIGURES = ("rank_correlation", "information", "item_curves")
 ITEMS_DRAWN = 5
 
@@ -93,14 +94,7 @@ def run(
             wrote.
     """
     folder = OutputFolder(out, "demo")
-    names = {
-        "manifest": MANIFEST,
-        "bank": "bank.npz",
-        "items": "items.csv",
-        "leaderboard": "leaderboard.csv",
-        "summary": "summary.csv",
-        "held_out": "held_out.csv",
-    }
+    names = {"manifest": MANIFEST, "bank": "bank.npz"} | {name: f"{name}.csv" for name in TABLES}
     if plot.can_draw():
         names |= {name: f"{name}.png" for name in FIGURES}
     paths = {name: folder.path / file for name, file in names.items()}

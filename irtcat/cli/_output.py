@@ -11,6 +11,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
+import typer
+
 from irtcat._common.errors import InputError, visible
 
 if TYPE_CHECKING:
@@ -82,11 +84,7 @@ def to_terminal() -> bool:
 
 def styled(text: str, stream: TextIO, **style: Any) -> str:
     """The text in a style of `typer.style` on a terminal; unchanged elsewhere or with NO_COLOR."""
-    import typer
-
-    if not style or not _has_style(stream):
-        return text
-    return typer.style(text, **style)
+    return typer.style(text, **style) if style and _has_style(stream) else text
 
 
 def _has_style(stream: TextIO) -> bool:

@@ -12,6 +12,7 @@ from irtcat._common.precision import precision
 from irtcat.bank import ItemBank, fisher_information, summed_information, test_information
 from irtcat.bank.item_states import Flag
 from irtcat.models import expected_responses, item_categories
+from irtcat.plot.banks import CURVES as PLOTTED
 from irtcat.report.blocks import (
     TEXTS,
     Block,
@@ -41,12 +42,7 @@ CATEGORY_BYTES = 150_000
 """Most bytes that the curves of single categories may take; above, they are omitted."""
 ALPHABET = "".join(chr(i) for i in range(32, 127) if chr(i) not in "\"'\\<>&")
 
-CURVES = {
-    "right/wrong": "Probability of a right answer",
-    "graded": "Expected share of points",
-    "counts": "Expected share of right trials",
-    "fractions": "Expected score",
-}
+CURVES = PLOTTED | {"graded": "Expected share of points"}
 """Label of an item's curve, by the response type of its model."""
 
 
@@ -177,13 +173,8 @@ def _observed(curves: pd.DataFrame, ids: pd.Index, has_order: bool = True) -> di
     return out
 
 
-MEAN_SHARE = {
-    "right/wrong": "Mean share right",
-    "counts": "Mean share right",
-    "graded": "Mean share of points",
-    "fractions": "Mean share of points",
-}
 SHARE = {"graded": "Share of points", "fractions": "Share of points"}
+"""Label of the mean responses, by the response type of the model; else that of the column."""
 MOST_METADATA = 8
 """Metadata columns shown of each kind (short values, long texts)."""
 MOST_LETTERS = 60
@@ -201,12 +192,7 @@ MOST_LEVELS = 30
 """Text columns with more distinct values get no filter."""
 SPREAD = np.linspace(-4, 4, 81)
 
-CURVE_MEANING = {
-    "right/wrong": "the probability of a right answer",
-    "graded": "the probability of each category, and the expected share of points",
-    "counts": "the expected share of right trials",
-    "fractions": "the expected score",
-}
+MEANINGS = CURVES | {"graded": "Probability of each category, and the expected share of points"}
 """The meaning of an item's curve, by the response type of its model."""
 
 
@@ -273,7 +259,7 @@ def _common_scale(bank: ItemBank, subset: Any) -> _Scale:
     about = (
         f"Abilities and difficulties are on one scale; the calibration population has mean "
         f"{mean:.4g} and standard deviation {sd:.3g}. An item's curve shows "
-        f"{CURVE_MEANING[bank.model.takes]} at each ability."
+        f"the {MEANINGS[bank.model.takes].lower()} at each ability."
     )
     information = float(test_information(bank, mean)[0])
     error = f"{information**-0.5:.3f}" if information > 0 else "—"
@@ -301,7 +287,8 @@ def _facts(bank: ItemBank, frame: pd.DataFrame) -> dict[str, str]:
         elif isinstance(value, str):
             facts[label] = value
     if "proportion_correct" in frame and frame["proportion_correct"].notna().any():
-        facts[MEAN_SHARE[bank.model.takes]] = f"{frame['proportion_correct'].mean():.1%}"
+        share = SHARE.get(bank.model.takes, words("proportion_correct"))
+        facts[f"Mean {share.lower()}"] = f"{frame['proportion_correct'].mean():.1%}"
     return facts
 
 

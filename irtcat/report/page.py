@@ -20,6 +20,9 @@ LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
 NOTES_SHOWN = 4
 """Notes of each topic that are shown; the others are folded."""
 
+Source = tuple[str, str]
+"""The anchor and title of a section with a note."""
+
 MANY_ROWS, NOTE_BYTES = 500, 70
 """Tables with more rows may lose columns; the remark about each takes so many bytes."""
 
@@ -125,13 +128,11 @@ def _values(
     }
 
 
-def grouped(
-    notes: Sequence[tuple[Note, tuple[str, str]]],
-) -> list[list[tuple[Note, list[tuple[str, str]]]]]:
+def grouped(notes: Sequence[tuple[Note, Source]]) -> list[list[tuple[Note, list[Source]]]]:
     """Notes by topic: equal ones once with all their sources, and the serious ones first.
 
     Args:
-        notes: each with the anchor and title of its section.
+        notes: each with its section.
 
     Example:
         >>> a, b = Note("Two items are odd.", "Items"), Note("Not converged.", "Items", True)
@@ -139,7 +140,7 @@ def grouped(
         >>> [(note.text, len(sources)) for note, sources in group]
         [('Not converged.', 1), ('Two items are odd.', 2)]
     """
-    sources: dict[Note, list[tuple[str, str]]] = {}
+    sources: dict[Note, list[Source]] = {}
     for note, source in notes:
         known = sources.setdefault(note, [])
         if source not in known:

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class Result:
     name: str
     value: Any
     path: Path | None = None
-    flags: tuple[str, ...] = field(default=())
+    flags: tuple[str, ...] = ()
     level: float | None = None
 
 
