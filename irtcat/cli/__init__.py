@@ -1,6 +1,7 @@
 """The command line: parse, call, print. One module per command, registered in ``_app``.
 
-Heavy modules are imported inside the commands, so that ``irtcat --help`` is fast.
+The packages of irtcat that load their names on first use are imported at the top, all else that is
+heavy inside the commands, so that ``irtcat --help`` is fast.
 """
 
 import gc
