@@ -24,8 +24,8 @@ from cleanlab.rank import get_label_quality_scores
 from crowds import NOISES, SETTINGS, path_of
 
 from irtcat.diagnose import labels
-from irtcat.diagnose.labels.check import check_by_planting, choose, posterior, share_wrong
 from irtcat.diagnose.labels.orders import order_keys
+from irtcat.diagnose.labels.plants import check_by_planting, choose, posterior, share_wrong
 from irtcat.diagnose.labels.predictions import fit_classes, read_crowd
 from irtcat.training import crowd
 

@@ -12,20 +12,20 @@ from irtcat._common.progress import ProgressOption, part_of, with_progress
 from irtcat._common.types import FloatArray
 from irtcat.bank import BankLike, ItemBank
 from irtcat.diagnose.labels.answers import answer_evidence, kind_shares
-from irtcat.diagnose.labels.check import (
+from irtcat.diagnose.labels.evidence import top_columns
+from irtcat.diagnose.labels.inputs import LabelData, read_data
+from irtcat.diagnose.labels.orders import ORDERS, best_order, missing_evidence, order_keys, sort_key
+from irtcat.diagnose.labels.planted_check import check_after_planting
+from irtcat.diagnose.labels.plants import (
     MIN_GAIN,
     NEVER,
     Check,
+    Planted,
     check_planted,
     choose,
     posterior,
     share_wrong,
 )
-from irtcat.diagnose.labels.evidence import top_columns
-from irtcat.diagnose.labels.inputs import LabelData, read_data
-from irtcat.diagnose.labels.orders import ORDERS, best_order, missing_evidence, order_keys, sort_key
-from irtcat.diagnose.labels.planted_check import check_after_planting
-from irtcat.diagnose.labels.plants import Planted
 from irtcat.io.convert import ResponsesLike
 
 

@@ -8,9 +8,8 @@ import pandas as pd
 from irtcat._common.checks import argument_error
 from irtcat._common.types import IntArray
 from irtcat.bank import BankLike, ItemBank, as_bank
-from irtcat.diagnose.labels.check import MIN_ITEMS, Check
 from irtcat.diagnose.labels.orders import ORDERS, is_dynamics, is_of_learners, read_dynamics
-from irtcat.diagnose.labels.plants import Planted
+from irtcat.diagnose.labels.plants import MIN_ITEMS, Check, Planted
 from irtcat.diagnose.labels.predictions import (
     ClassModel,
     Predictions,

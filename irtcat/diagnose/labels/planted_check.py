@@ -5,9 +5,9 @@ import pandas as pd
 from irtcat._common.progress import Progress
 from irtcat.bank import ItemBank
 from irtcat.diagnose.labels.answers import answer_evidence, kind_shares
-from irtcat.diagnose.labels.check import Check, check_by_planting
 from irtcat.diagnose.labels.inputs import LabelData, counts_of
 from irtcat.diagnose.labels.orders import ORDERS, is_of_learners, order_keys
+from irtcat.diagnose.labels.plants import Check, check_by_planting
 from irtcat.fitting.em.priors import FEW_RESPONSES
 from irtcat.responses import Responses
 

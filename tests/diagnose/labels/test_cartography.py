@@ -216,7 +216,7 @@ def test_planted_labels_leave_no_trace(members):
 @pytest.mark.slow
 @pytest.mark.parametrize("without", [pytest.param((), marks=pytest.mark.slow), ("gold",)])
 def test_a_crowd_without_all_probabilities(members, without, monkeypatch):
-    monkeypatch.setattr("irtcat.diagnose.labels.check.N_ROUNDS", 1)
+    monkeypatch.setattr("irtcat.diagnose.labels.plants.N_ROUNDS", 1)
     found, wrong = members
     known = found.item_ids[wrong]
     some = replace(found, probabilities=None, **dict.fromkeys(without))

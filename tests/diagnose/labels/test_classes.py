@@ -6,7 +6,7 @@ import pytest
 from scipy.special import softmax
 
 from irtcat.diagnose.labels import predictions as _label_classes
-from irtcat.diagnose.labels.check import Check, choose, posterior, share_wrong
+from irtcat.diagnose.labels.plants import Check, choose, posterior, share_wrong
 from irtcat.diagnose.labels.predictions import PRIOR_CELLS, _largest_other, fit_classes
 
 
