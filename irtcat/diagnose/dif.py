@@ -290,8 +290,12 @@ class _DifPlan:
             "df": float(full.n_parameters - restricted.n_parameters),
         }
 
-    def round(self, base: frozenset[int]) -> pd.DataFrame:
-        """All tests with the same free items."""
+    def round(self, base: frozenset[int]) -> tuple[pd.DataFrame, frozenset[int]]:
+        """All tests with the same free items, and the items to free next.
+
+        These are the free ones that still differ, and of the others those with the largest
+        differences, so that with one more freed one still fixes the scale.
+        """
         rows = []
         for done, item in enumerate(self.tested, start=1):
             rows.append(self.test(base, item))
@@ -304,37 +308,39 @@ class _DifPlan:
         table["p"] = chi2.sf(np.maximum(statistic, 0.0), table["df"].to_numpy(float))
         table.loc[np.isnan(statistic), "p"] = np.nan
         table["p_adjusted"] = adjust(table["p"], self.correction)
-        return table
-
-    def next_free(self, table: pd.DataFrame, base: frozenset[int]) -> frozenset[int]:
-        """Free items that still differ, and the others with the largest differences."""
         differ = table[table["p_adjusted"] < self.alpha].sort_values("statistic", ascending=False)
         old = differ[differ.index.isin(base)]
         new = differ[~differ.index.isin(base)]
         largest = new[new["statistic"] >= FREED_SHARE * new["statistic"].max()]
-        return frozenset([*old.index, *largest.index][: self.max_free])
-
-    @property
-    def max_free(self) -> int:
-        """Largest number of free items so that, with one more freed, one still fixes the scale."""
         has_anchors = self.n_usable > len(self.tested)
-        return len(self.tested) if has_anchors else max(0, len(self.tested) - 2)
+        most = len(self.tested) if has_anchors else max(0, len(self.tested) - 2)
+        return table, frozenset([*old.index, *largest.index][:most])
 
 
-def _purified(plan: _DifPlan, rounds: int) -> tuple[pd.DataFrame, frozenset[int], int, bool]:
-    """Test, free the items that differ most, and repeat until the same items differ."""
+def purified(
+    test: Callable[[frozenset[int]], tuple[Any, frozenset[int] | None]], rounds: int
+) -> tuple[Any, frozenset[int], int, bool]:
+    """Test, set the items that differ aside, and repeat until the same items differ.
+
+    Args:
+        test: results with some items set aside, and the items that differ; None to stop.
+        rounds: largest number of tests; a single one settles.
+
+    Returns:
+        The last results, the items that were set aside for them, the number of tests, and whether
+        these items are those that differ.
+    """
     base: frozenset[int] = frozenset()
-    previous = {base}
+    previous: set[frozenset[int]] = set()
     for n in range(1, rounds + 1):
-        table = plan.round(base)
-        free = plan.next_free(table, base)
-        if free == base or rounds == 1:
-            return table, base, n, True
-        if free in previous or n == rounds:  # a cycle, or out of rounds
-            return table, base, n, False
-        previous.add(free)
-        base = free
-    raise AssertionError  # the loop returns
+        results, found = test(base)
+        if found == base or rounds == 1:
+            return results, base, n, True
+        previous.add(base)
+        if found is None or found in previous or n == rounds:  # a cycle, or out of rounds
+            break
+        base = found
+    return results, base, n, False
 
 
 @with_progress("Testing items", counted("items"))
@@ -458,11 +464,11 @@ def find_dif(
     at, n_usable = [position[j] for j in tested], sum(not reason for reason in reasons)
     plan = _DifPlan(fits, at, n_usable, method, correction, alpha=alpha, progress=progress)
     if scheme == "drop":
-        table, base, n_rounds, settled = _purified(plan, max_rounds if purify else 1)
+        table, base, n_rounds, settled = purified(plan.round, max_rounds if purify else 1)
     else:
         free = [j for j in range(len(reasons)) if not reasons[j] and j not in anchored]
         base = frozenset(position[j] for j in free)
-        table, n_rounds, settled = plan.round(base), 1, True
+        (table, _), n_rounds, settled = plan.round(base), 1, True
     table = table.set_index(np.array(kept)[table.index.to_numpy(int)])
     return DIF(
         **_tables(plan, table, base, responses, reasons, counts),

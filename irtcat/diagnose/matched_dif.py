@@ -21,7 +21,7 @@ from irtcat._common.checks import (
 from irtcat._common.per_item import column_error, has_ids
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.agreement.corrections import CORRECTIONS, adjust
-from irtcat.diagnose.dif import answer_counts, chosen_items, prepared, size_label
+from irtcat.diagnose.dif import answer_counts, chosen_items, prepared, purified, size_label
 from irtcat.fitting.problem.of_subjects import Grouping
 from irtcat.io.convert import ResponsesLike
 from irtcat.responses import Responses
@@ -241,9 +241,17 @@ def mantel_haenszel(
     _check_matched(grouping, kept, by_score=values is None)
     data = _MatchedData(responses, grouping, values, kept, n_strata, continuity=continuity)
     rounds = max_rounds if purify and values is None and not anchored else 1
-    tests, p_adjusted, used, n_rounds, settled = _purified(
-        data, score_items, tested, rounds, correction, alpha
-    )
+
+    def test(base: frozenset[int]) -> tuple[Any, frozenset[int] | None]:
+        """Statistics by item, corrected p-values and the items of the score; those with DIF."""
+        used = [j for j in score_items if j not in base]
+        tests = {j: _tests(data.counts(j, used), data.continuity) for j in tested}
+        p_adjusted = adjust([overall["p"] for overall, *_ in tests.values()], correction)
+        found = frozenset(j for j, p in zip(tested, p_adjusted, strict=True) if p < alpha)
+        few = len(score_items) - len(found) < MIN_MATCHING and found != base
+        return (tests, p_adjusted, used), None if few else found
+
+    (tests, p_adjusted, used), _, n_rounds, settled = purified(test, rounds)
     table, effects = _tables(responses, grouping, tests, reasons)
     table["p_adjusted"] = pd.Series(p_adjusted, index=responses.item_ids[tested])
     table["dif"] = (table["p_adjusted"] < alpha).to_numpy()
@@ -257,36 +265,6 @@ def mantel_haenszel(
         n_rounds=n_rounds,
         settled=settled,
     )
-
-
-def _purified(
-    data: _MatchedData,
-    score_items: list[int],
-    tested: list[int],
-    rounds: int,
-    correction: str,
-    alpha: float,
-) -> tuple[dict[int, Any], FloatArray, list[int], int, bool]:
-    """Test the items, and again with a score without those that have DIF, until these stay.
-
-    Returns statistics by item, their corrected p-values, the items of the last score, the number of
-    scores, and whether the items with DIF are those that the last one leaves out.
-    """
-    base: frozenset[int] = frozenset()
-    previous = {base}
-    for n_rounds in range(1, rounds + 1):
-        used = [j for j in score_items if j not in base]
-        tests = {j: _tests(data.counts(j, used), data.continuity) for j in tested}
-        p_adjusted = adjust([test[0]["p"] for test in tests.values()], correction)
-        found = frozenset(j for j, p in zip(tested, p_adjusted, strict=True) if p < alpha)
-        settled = found == base or rounds == 1
-        few = len(score_items) - len(found) < MIN_MATCHING
-        if settled or found in previous or few:
-            break
-        if n_rounds < rounds:
-            previous.add(found)
-            base = found
-    return tests, p_adjusted, used, n_rounds, settled
 
 
 def _matching_values(responses: Responses, matching: Any) -> FloatArray | None:
