@@ -227,15 +227,16 @@ def _read(data: Responses, judge: str, repeats: str) -> tuple[JudgeScores, np.nd
     if BASE_ITEM not in data.items or judge not in data.items:
         raise no_facet(data, judge)
     items = pd.factorize(data.items[BASE_ITEM].astype(str))[0]
-    judge_codes, names = pd.factorize(data.items[judge].astype(str), sort=True)
-    if len(names) < 2:
-        raise JudgeError("judgements by two judges or more", str(names[0]), "alone")
     scores = scores_by_trial(data)
+    row, column, trial = np.nonzero(~np.isnan(scores))
+    judged = data.items[judge].astype(str).to_numpy(object)[column]
+    judge_codes, names = pd.factorize(judged, sort=True)  # only judges with a judgement
+    if len(names) == 1:
+        raise JudgeError("judgements by two judges or more", str(names[0]), "alone")
     flags = []
     if data.trial_values is None and data.trials is not None:
         flags.append("the trials are counted: their share is taken for one judgement")
-    row, column, trial = np.nonzero(~np.isnan(scores))
-    levels = {"subject": row, "item": items[column], "judge": judge_codes[column], "trial": trial}
+    levels = {"subject": row, "item": items[column], "judge": judge_codes, "trial": trial}
     if repeats == "judgements":
         levels["trial"] = np.zeros_like(trial)
     others = [name for name in data.items.columns if name in ("rater", "judge") and name != judge]
@@ -246,7 +247,7 @@ def _read(data: Responses, judge: str, repeats: str) -> tuple[JudgeScores, np.nd
     if not (cells.assign(judge=levels["judge"]).drop_duplicates().duplicated(list(cells))).any():
         got = "and the others, who judged different answers"
         raise JudgeError("judgements of the same answers by two judges", str(names[0]), got)
-    return found, names.to_numpy(), flags
+    return found, names, flags
 
 
 SOURCES: Mapping[str, tuple[str, ...]] = {

@@ -333,3 +333,17 @@ def test_judges_of_different_items_leave_others_unknown():
         scores[:, judge::3, judge] = np.nan
     flags = compare(None, None, judged(scores), judges="judge").flags
     assert "no item judged by all judges: whether others would agree is not identified" in flags
+
+
+def test_a_judge_without_judgements_is_left_out():
+    scores = np.random.default_rng(3).random((4, 12, 2))
+    extra = np.full((4, 12, 1), np.nan)
+    names = [f"q{q} j{j}" for q in range(12) for j in range(3)]
+    items = pd.DataFrame(
+        {"base_item": np.repeat(np.arange(12), 3), "judge": np.tile(["a", "b", "c"], 12)}, names
+    )
+    values = np.concatenate([scores, extra], axis=2).reshape(4, 36)
+    found = judges(Responses.from_array(values, item_ids=names, items=items))
+    two = judges(judged(scores))
+    np.testing.assert_array_equal(found.judges, two.judges)
+    assert found.judges.index.tolist() == ["a", "b"]
