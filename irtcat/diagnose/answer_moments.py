@@ -4,7 +4,6 @@ Moments are those of the items' codes, ``E x_i`` and ``E x_i x_j`` ("M2*", which
 items is M2), or the shares of all categories and ``E x_i x_j`` ("C2").
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -266,49 +265,34 @@ def fitted_directions(design: FloatArray, n_free: int) -> tuple[FloatArray, bool
 STEP = 1e-4
 """Step of the central differences by parameters of the population."""
 
-Change = tuple[str, Callable[[Population, float], Population]]
-"""An estimated parameter of a population: its label, and the population after a change in it."""
+Place = tuple[str, str, tuple[int, int]]
+"""An estimated parameter of a population: its label, the field, and the abilities that it is of."""
 
 
-def population_changes(data: Coded, free: Free) -> list[Change]:
+def population_places(bank: ItemBank, free: Free) -> list[Place]:
     """The estimated parameters of all populations."""
-    reference, *_ = data.bank.populations
-    changes: list[Change] = []
-    if free.sd:
-        changes.append((reference, lambda old, step: replace(old, sd=old.sd + step)))
-    if free.n_correlations:
-        changes += [(reference, change) for change in _correlation_changes(data.bank.reference)]
-    for label in free.groups:
-        population = data.bank.populations[label]
-        for axis in range(population.dims):
-            unit = np.eye(population.dims)[axis]
-            changes += [(label, _shift("mean", unit)), (label, _shift("sd", unit))]
-        if population.correlations is not None:
-            changes += [(label, change) for change in _correlation_changes(population)]
-    return changes
+    reference, *_ = bank.populations
+    names = {"sd": free.sd, "correlations": free.n_correlations}
+    fields = {reference: [name for name, is_free in names.items() if is_free]}
+    fields |= {label: ["mean", "sd", "correlations"] for label in free.groups}
+    places: list[Place] = []
+    for label, own in fields.items():
+        dims, correlations = bank.populations[label].dims, bank.populations[label].correlations
+        pairs = [] if correlations is None else list(combinations(range(dims), 2))
+        axes = [(axis, axis) for axis in range(dims)]
+        for name in own:
+            places += [(label, name, at) for at in (pairs if name == "correlations" else axes)]
+    return places
 
 
-def _shift(name: str, unit: FloatArray) -> Callable[[Population, float], Population]:
-    """The population as a function of a change in its mean or SD along one ability."""
-
-    def change(old: Population, step: float) -> Population:
-        return replace(old, **{name: getattr(old, name) + step * unit})
-
-    return change
-
-
-def _correlation_changes(population: Population) -> list[Callable[[Population, float], Population]]:
-    """The population as a function of a change in each of its correlations."""
-
-    def at(i: int, j: int) -> Callable[[Population, float], Population]:
-        def change(old: Population, step: float) -> Population:
-            matrix = np.array(old.correlations, float)
-            matrix[i, j] = matrix[j, i] = matrix[i, j] + step
-            return replace(old, correlations=matrix)
-
-        return change
-
-    return [at(i, j) for i, j in combinations(range(population.dims), 2)]
+def _moved(old: Population, name: str, at: tuple[int, int], step: float) -> Population:
+    """The population after a change in one of its means, SDs or correlations."""
+    value = np.array(getattr(old, name), float)
+    if name == "correlations":
+        value[at] = value[at[::-1]] = value[at] + step
+    else:
+        value = value + step * np.eye(old.dims)[at[0]]
+    return replace(old, **{name: value})
 
 
 class MarginMoments(NamedTuple):
@@ -349,7 +333,7 @@ class GroupAnswers(NamedTuple):
 
 
 def group_moments(
-    data: Coded, answers: GroupAnswers, free: Free, changes: list[Change], kind: str
+    data: Coded, answers: GroupAnswers, free: Free, places: list[Place], kind: str
 ) -> MarginMoments:
     """The moments of a group under the model, and their derivatives."""
     part = answers.part
@@ -363,7 +347,7 @@ def group_moments(
         # The group's items are some of the bank's, where these differ between groups.
         at = data.bank.positions(part.bank.item_ids)[:, None] * dp.shape[1] + np.arange(dp.shape[1])
         columns.append(by_item @ free.design()[at.ravel()])
-    columns += [_by_population(part, kind, change)[:, None] for change in changes]
+    columns += [_by_population(part, kind, place)[:, None] for place in places]
     return moments_beside(answers, kind, c, np.concatenate(columns, axis=1))
 
 
@@ -379,16 +363,16 @@ def moments_beside(
     return MarginMoments(c, observed, jacobian, counts, sampling)
 
 
-def _by_population(part: Coded, kind: str, change: Change) -> FloatArray:
+def _by_population(part: Coded, kind: str, place: Place) -> FloatArray:
     """Derivative of a group's moments by a parameter of a population, by a central difference."""
-    label, change_of = change
+    label, name, at = place
     populations = part.bank.populations
     own = next(iter(populations)) if len(populations) == 1 else label
     if part.groups[0].label not in ("", label):
         return np.zeros(len(_expected(part, part.bank, kind)))
 
     def moments(step: float) -> FloatArray:
-        changed = {**populations, own: change_of(populations[own], step)}
+        changed = {**populations, own: _moved(populations[own], name, at, step)}
         return _expected(part, replace(part.bank, populations=changed), kind)
 
     return (moments(STEP) - moments(-STEP)) / (2 * STEP)

@@ -18,7 +18,6 @@ depend on one another, and it is singular for few subjects.
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,7 +30,7 @@ from irtcat._common.checks import check_choice
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.agreement import benjamini_hochberg, holm
 from irtcat.bank import BankLike, Population
-from irtcat.diagnose.answer_moments import probability_derivatives
+from irtcat.diagnose.answer_moments import population_places, probability_derivatives
 from irtcat.diagnose.chi_square import (
     TINY,
     Coded,
@@ -100,20 +99,6 @@ class Pairs:
         return self.table[name]
 
 
-class _PairTables(NamedTuple):
-    """Two-way tables of all pairs, in one matrix over all categories of all items.
-
-    Attributes:
-        observed: categories x categories, counts.
-        expected: counts under the model, for the number of subjects who answered both items.
-        n: items x items, subjects who answered both.
-    """
-
-    observed: FloatArray
-    expected: FloatArray
-    n: FloatArray
-
-
 def ld_statistics(
     bank: BankLike,
     responses: ResponsesLike,
@@ -177,20 +162,20 @@ def ld_statistics(
     """
     data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
     free = free_of(data.bank, estimated)
-    tables = _tables(data)
+    reference, tables = pair_reference(data, free), _observed(data)
     first, second = np.triu_indices(data.bank.n_items, 1)
-    x2, g2 = (table[first, second] for table in _chi_squares(tables))
+    chi_squares = _chi_squares(tables, reference.expected, data.bank.n_items)
+    x2, g2 = (table[first, second] for table in chi_squares)
     top = data.categories - 1
     df = top[first] * top[second]
     if not free.mask.any():
         df = data.categories[first] * data.categories[second] - 1
-    n = tables.n[first, second]
-    observed, constants = _correlations(tables.observed, tables.n)
-    expected, _ = _correlations(tables.expected, tables.n)
+    n = reference.n[first, second]
+    observed, constants = _correlations(tables, reference.n)
+    expected, _ = _correlations(reference.expected, reference.n)
     difference, constant = (observed - expected)[first, second], constants[first, second]
     flags = np.where(n == 0, "nobody answered both", np.where(constant, "constant", ""))
     untested = flags != ""
-    reference = pair_reference(data, free)
     flags = np.where(~untested & np.isnan(reference.df), "no degrees of freedom", flags)
     x2, g2 = np.where(untested, np.nan, x2), np.where(untested, np.nan, g2)
     sign = np.where(untested, np.nan, np.where(difference < 0, -1.0, 1.0))
@@ -222,37 +207,24 @@ def _pairs(data: Coded, columns: dict[str, Any], main: str) -> Pairs:
     return Pairs(data.bank.item_ids, table, main, data.note)
 
 
-def _tables(data: Coded) -> _PairTables:
-    """Observed and expected two-way tables of all pairs."""
-    n_items, n_categories = data.bank.n_items, data.bank.model.n_categories
-    size = n_items * n_categories
-    observed, expected = np.zeros((2, size, size))
-    both = np.zeros((n_items, n_items))
-    for group in data.groups:
-        points, weights = population_nodes(group.bank)
-        flat = curves(data.bank, points).transpose(0, 2, 1).reshape(size, -1)
-        answered_both = np.zeros((n_items, n_items))
-        for start in range(0, len(group.rows), BLOCK_ROWS):
-            x = data.values[group.rows[start : start + BLOCK_ROWS]]
-            indicators = (x[:, :, None] == np.arange(n_categories)).reshape(len(x), -1)
-            indicators = indicators.astype(np.float32)
-            answered = (x >= 0).astype(np.float32)
-            observed += indicators.T @ indicators  # counts below 2^24 are exact
-            answered_both += answered.T @ answered
-        counts = np.repeat(np.repeat(answered_both, n_categories, axis=0), n_categories, axis=1)
-        expected += (flat * weights) @ flat.T * counts
-        both += answered_both
-    return _PairTables(observed, expected, both)
+def _observed(data: Coded) -> FloatArray:
+    """Two-way tables of all pairs: counts of all categories of all items by the same."""
+    categories = np.arange(data.bank.model.n_categories)
+    size = data.bank.n_items * len(categories)
+    counts = np.zeros((size, size))
+    for start in range(0, len(data.values), BLOCK_ROWS):
+        x = data.values[start : start + BLOCK_ROWS]
+        indicators = (x[:, :, None] == categories).reshape(len(x), -1).astype(np.float32)
+        counts += indicators.T @ indicators  # below 2^24 they are exact
+    return counts
 
 
-def _chi_squares(tables: _PairTables) -> list[FloatArray]:
+def _chi_squares(o: FloatArray, e: FloatArray, n_items: int) -> list[FloatArray]:
     """X2 and G2 of all pairs, items x items."""
-    o, e = tables.observed, tables.expected
     possible = e > 0
     safe = np.where(possible, e, 1.0)
     x2 = np.where(possible, (o - e) ** 2 / safe, 0.0)
     g2 = np.where(possible, 2 * xlogy(o, np.where(o > 0, o, 1.0) / safe), 0.0)
-    n_items = len(tables.n)
     shape = (n_items, len(o) // n_items, n_items, len(o) // n_items)
     return [cells.reshape(shape).sum(axis=(1, 3)) for cells in (x2, g2)]
 
@@ -363,11 +335,18 @@ MIN_MEAN = 0.01
 class PairReference(NamedTuple):
     """``x2 / scale`` is about chi-square distributed with ``df`` degrees of freedom, by pair.
 
-    NaN where nobody answered both items, or the estimated parameters fit every table of the pair.
+    Attributes:
+        scale: NaN where nobody answered both items, or the estimated parameters fit every table of
+            the pair.
+        df: NaN likewise.
+        expected: tables of all pairs in one matrix, for the subjects who answered both items.
+        n: items x items, the number of these subjects.
     """
 
     scale: FloatArray
     df: FloatArray
+    expected: FloatArray
+    n: FloatArray
 
 
 class _Parameters(NamedTuple):
@@ -398,29 +377,15 @@ def _parameters(data: Coded, free: Free) -> _Parameters:
         else:
             position[rows, c] = len(block) + np.arange(len(rows))
             block += rows.tolist()
-    estimated: dict[str, list[str]] = {}
-    if data.labels is not None or len(data.bank.populations) == 1:  # else one of a mixture
-        names = (["sd"] if free.sd else []) + (["correlation"] if free.n_correlations else [])
-        estimated = {next(iter(data.bank.populations)): names}
-        estimated |= {label: ["mean", "sd", "correlation"] for label in free.groups}
+    populations = data.bank.populations
+    is_one = data.labels is not None or len(populations) == 1  # else a mixture
     population: list[tuple[str, Callable[[FloatArray], FloatArray]]] = [
-        (label, functools.partial(_log_density_derivative, data.bank.populations[label], name, at))
-        for label, names in estimated.items()
-        for name in names
-        for at in _places(data.bank.populations[label], name)
+        (label, functools.partial(_log_density_derivative, populations[label], name, at))
+        for label, name, at in (population_places(data.bank, free) if is_one else [])
+        if populations[label].is_normal  # a density is taken for known
     ]
     block += [data.bank.n_items + len(block) + k for k in range(len(population))]
     return _Parameters(position, population, len(block), np.array(block))
-
-
-def _places(population: Population, name: str) -> list[tuple[int, int]]:
-    """The abilities of each mean, SD or correlation; a density is taken for known."""
-    if not population.is_normal:
-        return []
-    if name == "correlation":
-        pairs = itertools.combinations(range(population.dims), 2)
-        return [] if population.correlations is None else list(pairs)
-    return [(d, d) for d in range(population.dims)]
 
 
 def _log_density_derivative(
@@ -432,7 +397,7 @@ def _log_density_derivative(
     inverse = np.linalg.inv(population.covariance / np.outer(sd, sd))
     z = (points - population.mean) / sd
     y = z @ inverse
-    if name == "correlation":
+    if name == "correlations":
         return np.asarray(y[:, first] * y[:, second] - inverse[first, second])
     if name == "mean":
         return np.asarray(y[:, first] / sd[first])
@@ -478,7 +443,8 @@ def pair_reference(data: Coded, free: Free) -> PairReference:
             scores = _scores(values, weights, p, slopes, ability, parameters)
             information += scores.T @ scores * (len(group.rows) / n_drawn)
     covariance = _inverse(information, parameters.block, n_draws)
-    return _references(expected, counts, own, theirs, covariance, parameters)
+    scale, df = _references(expected, counts, own, theirs, covariance, parameters)
+    return PairReference(scale, df, np.asarray(sum(expected)), np.asarray(sum(counts)))
 
 
 def _drawn(
@@ -535,14 +501,14 @@ def _references(
     theirs: FloatArray,
     covariance: FloatArray,
     parameters: _Parameters,
-) -> PairReference:
+) -> FloatArray:
     """The ratios tr M^2 / tr M and (tr M)^2 / tr M^2 of all pairs."""
     n_items = len(parameters.position)
     n_categories = len(expected[0]) // n_items
     first, second = np.triu_indices(n_items, 1)
     n_cells = n_categories**2
     step = max(1, BLOCK_CELLS // n_cells**2)
-    scale, df = np.full((2, len(first)), np.nan)
+    scale, df = both = np.full((2, len(first)), np.nan)
 
     def tables(matrix: FloatArray, i: IntArray, j: IntArray) -> FloatArray:
         """The tables of pairs, pairs x cells."""
@@ -553,7 +519,7 @@ def _references(
     for start in range(0, len(first), step):
         i, j = first[start : start + step], second[start : start + step]
         cells = np.stack([tables(e, i, j) for e in expected])
-        n = np.maximum([both[i, j] for both in counts], 1.0)
+        n = np.maximum([count[i, j] for count in counts], 1.0)
         total = cells.sum(axis=0)
         columns = [tables(d, i, j) for d in own] + [tables(d.T, i, j) for d in own]
         columns += [tables(d, i, j) for d in theirs]
@@ -571,4 +537,4 @@ def _references(
         tested = (total.sum(axis=1) > 0) & (mean > MIN_MEAN)
         scale[start : start + step] = np.where(tested, square / np.where(tested, mean, 1.0), np.nan)
         df[start : start + step] = np.where(tested, mean**2 / np.where(tested, square, 1.0), np.nan)
-    return PairReference(scale, df)
+    return both

@@ -28,7 +28,7 @@ from irtcat.diagnose.answer_moments import (
     independent,
     moment_covariance,
     moments_beside,
-    population_changes,
+    population_places,
     projected,
     whiten,
     whitened,
@@ -192,9 +192,9 @@ def model_fit(
     for answers in used:
         _check_usable(answers.part, answers.values, kind)
     free = free_of(data.bank, estimated)
-    changes = population_changes(data, free)
-    n_free = free.total + len(changes) - free.n_population
-    found = [group_moments(data, answers, free, changes, kind) for answers in used]
+    places = population_places(data.bank, free)
+    n_free = free.total + len(places) - free.n_population
+    found = [group_moments(data, answers, free, places, kind) for answers in used]
     n_moments = sum(moments.n for moments in found)
     df = n_moments - n_free
     if df <= 0:

@@ -11,7 +11,7 @@ from irtcat import EM, ItemBank, Population, Responses, fit
 from irtcat._common.checks import InputError
 from irtcat.diagnose import ld_statistics, q3
 from irtcat.diagnose.chi_square import coded
-from irtcat.diagnose.dependence import _log_density_derivative, _places, pair_reference
+from irtcat.diagnose.dependence import _log_density_derivative, pair_reference
 from irtcat.diagnose.estimated_parameters import free_of
 
 LSAT = [("lsat6", "rasch"), ("lsat6", "2pl"), ("lsat7", "1pl"), ("lsat7", "3pl")]
@@ -243,19 +243,19 @@ def test_q3_of_two_copies_is_one_and_no_surprise():
     assert row["q3_star"] == pytest.approx(0.0)
 
 
-@pytest.mark.parametrize("name", ["mean", "sd", "correlation"])
+@pytest.mark.parametrize("name", ["mean", "sd", "correlations"])
 def test_derivatives_of_a_population_of_several_abilities(name):
     mean, sd = np.array([0.3, -0.2, 0.1]), np.array([1.2, 0.7, 1.0])
     between = np.array([[1.0, 0.4, 0.2], [0.4, 1.0, 0.3], [0.2, 0.3, 1.0]])
     points = np.random.default_rng(0).normal(size=(5, 3))
     population = Population(mean, sd, between)
-    for at in _places(population, name):
+    for at in [(0, 1), (0, 2), (1, 2)] if name == "correlations" else [(0, 0), (1, 1), (2, 2)]:
         ends = []
         for change in (1e-6, -1e-6):
-            numbers = {"mean": mean.copy(), "sd": sd.copy(), "correlation": between.copy()}
-            for index in {at, at[::-1]} if name == "correlation" else {at[0]}:
+            numbers = {"mean": mean.copy(), "sd": sd.copy(), "correlations": between.copy()}
+            for index in {at, at[::-1]} if name == "correlations" else {at[0]}:
                 numbers[name][index] += change
-            covariance = numbers["correlation"] * np.outer(numbers["sd"], numbers["sd"])
+            covariance = numbers["correlations"] * np.outer(numbers["sd"], numbers["sd"])
             ends.append(multivariate_normal(numbers["mean"], covariance).logpdf(points))
         slope = _log_density_derivative(population, name, at, points)
         np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, atol=1e-7)
