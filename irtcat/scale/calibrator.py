@@ -363,17 +363,14 @@ def _item_violation(bank: ItemBank, data: Responses, rules: Rules) -> list[_Viol
     # S-X2 needs complete rows.
     if rules.alpha_fit == 0 or int(data.observed.all(axis=1).sum()) < 2:
         return []
-    table = s_x2(bank, data, min_expected=rules.min_expected)
+    table = s_x2(bank, data, min_expected=rules.min_expected).rename(columns={"s_x2": "x2"})
     table = table[table["p_holm"] < rules.alpha_fit]
     if not len(table):
         return []
-    excess = _excess(table["s_x2"], table["df"])
-    position = _worst_position(table["p_holm"], excess, table.index.astype(str), last=True)
-    row = table.iloc[position]
-    tested = {"value": row["s_x2"], "df": float(row["df"]), "p": row["p_holm"]}
+    position, tested, excess = _worst_row(table, table.index.astype(str), last=True)
     text = f"Holm p < {rules.alpha_fit:g}"
     cells = {"item": str(table.index[position]), "statistic": "S-X2", "criterion": text, **tested}
-    return [(cells, excess[position])]
+    return [(cells, excess)]
 
 
 def _pair_violation(bank: ItemBank, data: Responses, rules: Rules) -> list[_Violation]:
@@ -384,34 +381,35 @@ def _pair_violation(bank: ItemBank, data: Responses, rules: Rules) -> list[_Viol
     pairs = pairs[(pairs["p_holm"] < rules.alpha_dependence) & strong]
     if not len(pairs):
         return []
-    excess = _excess(pairs["x2"], pairs["df"])
     ids = np.sort(pairs[["item_1", "item_2"]].astype(str).to_numpy(str), axis=1)
-    position = _worst_position(pairs["p_holm"], excess, ["\0".join(pair) for pair in ids])
-    row = pairs.iloc[position]
+    position, tested, excess = _worst_row(pairs, ["\0".join(pair) for pair in ids])
     shares = pd.Series(communality(bank), index=bank.item_ids.astype(str))
     first, second = ids[position].tolist()  # in the order of their ids
     tied = abs(shares[first] - shares[second]) < TIE
     item = second if tied or shares[second] < shares[first] else first
     other = first if item == second else second
-    tested = {"value": row["x2"], "df": float(row["df"]), "p": row["p_holm"]}
     text = f"Holm p < {rules.alpha_dependence:g}; lower communality of the two"
     cells = {"item": item, "statistic": f"LD-X2 with {other}", "criterion": text, **tested}
-    return [(cells, excess[position])]
+    return [(cells, excess)]
 
 
-def _worst_position(p: pd.Series, excess: FloatArray, names: Any, last: bool = False) -> int:
-    """Position of the smallest p, then the largest excess, then the first (or last) name.
+def _worst_row(
+    table: pd.DataFrame, names: Any, last: bool = False
+) -> tuple[int, dict[str, float], float]:
+    """The row of the smallest p, then the largest excess, then the first (or last) name.
 
     The result does not depend on the order of the columns, even for copies of an item.
+
+    Returns:
+        Its position, the cells of its test, and its excess: the standardised chi-square.
     """
-    values = p.to_numpy(float)
+    excess = ((table["x2"] - table["df"]) / np.sqrt(2 * table["df"])).to_numpy(float)
+    values = table["p_holm"].to_numpy(float)
     worst = values <= values.min() + 1e-300
     largest = excess[worst].max()
     worst &= excess >= largest - TIE * (1 + abs(largest))
     pick = max if last else min
-    return int(pick(np.flatnonzero(worst), key=lambda position: names[position]))
-
-
-def _excess(x2: pd.Series, df: pd.Series) -> FloatArray:
-    """Standardised chi-squares."""
-    return ((x2 - df) / np.sqrt(2 * df)).to_numpy(float)
+    position = int(pick(np.flatnonzero(worst), key=lambda at: names[at]))
+    row = table.iloc[position]
+    tested = {"value": row["x2"], "df": float(row["df"]), "p": row["p_holm"]}
+    return position, tested, excess[position]

@@ -55,43 +55,28 @@ def items(
     x = responses.to_numpy() / responses.highest
     table["n"] = (~np.isnan(x)).sum(axis=0)
     table["proportion_correct"] = np.nansum(x, axis=0) / table["n"].where(table["n"] > 0)
-    if bank is not None:
-        frame = _add_parameters(table, bank)
-        ids = frame.index.astype(str)
-        for column in ("se_a", "se_b", "se_c"):
-            if column in frame:
-                table.loc[ids, column] = frame[column].to_numpy()
-        if "flag" in frame:
-            table["flag"] = ""
-            table.loc[ids, "flag"] = frame["flag"].to_numpy()
-        table.loc[ids, "communality"] = communality(bank)
+    if bank is None:
+        return table
+    own = bank.to_frame()
+    columns = [*_parameters(own), *(c for c in ("se_a", "se_b", "se_c", "flag") if c in own)]
+    parts = [own[columns].assign(communality=communality(bank))]
     if removed is not None:
-        ids = _add_parameters(table, removed).index.astype(str)
-        if "c" in table:  # some retained items are 3PL
-            table.loc[ids, "c"] = 0.0
-        table.loc[ids, "communality"] = communality(removed)
-    if bank is not None:
-        _add_fit(table, bank, responses, min_expected)
-    return table
-
-
-def _add_parameters(table: pd.DataFrame, source: ItemBank) -> pd.DataFrame:
-    """Add the parameters of the items of a bank; return the bank's table."""
-    frame = source.to_frame()
-    for column in [c for c in frame.columns if c in ("model", "a", "b", "c") or c[:1] == "b"]:
-        table.loc[frame.index.astype(str), column] = frame[column].to_numpy()
-    return frame
-
-
-def _add_fit(
-    table: pd.DataFrame, bank: ItemBank, responses: Responses, min_expected: float
-) -> None:
+        others = removed.to_frame()
+        others = others[_parameters(others)].assign(communality=communality(removed))
+        parts.append(others.assign(c=0.0) if "c" in own else others)  # some retained items are 3PL
+    table = table.join(pd.concat(parts))
+    if "flag" in own:
+        table["flag"] = table["flag"].fillna("")
     data = responses.subset(items=[str(name) for name in bank.item_ids])
     if int(data.observed.all(axis=1).sum()) < 2:
-        return
+        return table
     tests = s_x2(bank, data, min_expected=min_expected)
-    for column in ("s_x2", "df", "p", "p_holm"):
-        table.loc[tests.index.astype(str), column] = tests[column].to_numpy(float)
+    return table.join(tests[["s_x2", "df", "p", "p_holm"]].astype(float))
+
+
+def _parameters(frame: pd.DataFrame) -> list[str]:
+    """The columns of a bank's table with parameters."""
+    return [name for name in frame.columns if name in ("model", "a", "c") or name[:1] == "b"]
 
 
 def overall_fit(bank: ItemBank, data: Responses) -> ModelFit | None:
