@@ -32,13 +32,6 @@ N_DRAWS = 256
 """Quasi-random draws from a multidimensional posterior; a power of 2, as Sobol points need."""
 
 
-class Curves(NamedTuple):
-    """Expected value and variance of scores (0 to 1) on the grid; rows are items or subjects."""
-
-    mean: FloatArray
-    variance: FloatArray
-
-
 class Posterior(NamedTuple):
     """Abilities, subjects x nodes (x abilities), and their posterior probabilities."""
 
@@ -135,13 +128,28 @@ def _moments(task: Task, points: Posterior) -> tuple[FloatArray, FloatArray]:
     is_observed = ~np.isnan(task.x)
     observed_score = (np.where(is_observed, task.x, 0) @ task.weights_of_chosen)[:, None]
     if points.theta.ndim == 2:
-        bank = task.bank
-        rest_curves = _rest_curves(bank, task.chosen, is_observed, task.item_weights)
-        theta = (points.theta - bank.population.mean) / bank.population.sd
+        population = task.bank.population
+        rest_curves = _rest_curves(task.bank, task.chosen, is_observed, task.item_weights)
+        theta = (points.theta - population.mean) / population.sd
         mean, variance = (_interpolate(curve, theta) for curve in rest_curves)
     else:
         mean, variance = _rest_at(task, points.theta, is_observed)
     return observed_score + mean, np.sqrt(np.maximum(variance, 0))
+
+
+def _rest_curves(
+    bank: ItemBank, chosen: np.ndarray, is_observed: BoolArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """As `_rest_at` on the grid, in one row for all subjects or one each.
+
+    The sum over all items minus that over the observed ones, a matrix product.
+    """
+    nodes = bank.population.mean + bank.population.sd * GRID
+    mean, variance = weighted_moments(bank, weights, nodes)
+    with precision("float64"):
+        run = _score_moments(take(bank.model, chosen), jnp.asarray(nodes))
+    rows = (is_observed[:1] if is_observed.all() else is_observed) * weights[chosen]
+    return mean - rows @ np.asarray(run[0]), variance - rows**2 @ np.asarray(run[1])
 
 
 def _rest_at(
@@ -152,14 +160,8 @@ def _rest_at(
     counted = np.flatnonzero(task.item_weights)
     bank, t = task.bank.subset(counted), task.item_weights[counted]
     flat = theta.reshape(-1, theta.shape[2])
-    mean, variance = np.zeros(len(flat)), np.zeros(len(flat))
+    mean, variance = weighted_moments(bank, t, flat)
     with precision("float64"):
-        for points in row_blocks((len(flat), min(bank.n_items, ITEMS_AT_ONCE))):
-            for start in range(0, bank.n_items, ITEMS_AT_ONCE):
-                block = slice(start, start + ITEMS_AT_ONCE)
-                moments = _score_moments(take(bank.model, block), jnp.asarray(flat[points]))
-                mean[points] += t[block] @ np.asarray(moments[0])
-                variance[points] += t[block] ** 2 @ np.asarray(moments[1])
         run = np.flatnonzero(task.weights_of_chosen)
         run_moments = _score_moments(take(task.bank.model, task.chosen[run]), jnp.asarray(flat))
     shape = theta.shape[:2]
@@ -179,31 +181,19 @@ def _score_moments(
     return expected_responses(model, nodes) / top, response_variances(model, nodes) / top**2
 
 
-def _item_curves(bank: ItemBank, at: np.ndarray | slice) -> Curves:
-    """Curves of some items on the grid, items x nodes."""
-    nodes = bank.population.mean + bank.population.sd * GRID
+def weighted_moments(
+    bank: ItemBank, weights: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the weighted score (0 to 1) at each ability, some of each at a time."""
+    mean, variance = np.zeros((2, len(theta)))
     with precision("float64"):
-        mean, variance = _score_moments(take(bank.model, at), jnp.asarray(nodes))
-        return Curves(np.asarray(mean), np.asarray(variance))
-
-
-def _rest_curves(
-    bank: ItemBank, chosen: np.ndarray, is_observed: BoolArray, weights: FloatArray
-) -> Curves:
-    """Curves of the weighted sum of all unobserved items, in one row for all subjects or one each.
-
-    The sum over all items minus that over the observed ones, a matrix product.
-    """
-    total = [np.zeros(N_GRID), np.zeros(N_GRID)]
-    for start in range(0, bank.n_items, ITEMS_AT_ONCE):
-        block = slice(start, start + ITEMS_AT_ONCE)
-        total = [
-            sums + weights[block] ** power @ curve
-            for sums, curve, power in zip(total, _item_curves(bank, block), (1, 2), strict=True)
-        ]
-    run_curves = _item_curves(bank, chosen)
-    rows = (is_observed[:1] if is_observed.all() else is_observed) * weights[chosen]
-    return Curves(total[0] - rows @ run_curves.mean, total[1] - rows**2 @ run_curves.variance)
+        for points in row_blocks((len(theta), min(bank.n_items, ITEMS_AT_ONCE))):
+            for start in range(0, bank.n_items, ITEMS_AT_ONCE):
+                block = slice(start, start + ITEMS_AT_ONCE)
+                moments = _score_moments(take(bank.model, block), jnp.asarray(theta[points]))
+                mean[points] += weights[block] @ np.asarray(moments[0])
+                variance[points] += weights[block] ** 2 @ np.asarray(moments[1])
+    return mean, variance
 
 
 def _interpolate(curves: FloatArray, theta: FloatArray) -> FloatArray:

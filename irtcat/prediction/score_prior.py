@@ -5,15 +5,13 @@ expected score. Estimates that were learnt from the calibrated subjects already 
 distribution of these: it is replaced by the prior of the subject.
 """
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, check_needs
 from irtcat.latent import LIMIT
-from irtcat.models import expected_responses, take
+from irtcat.prediction.model import weighted_moments
 from irtcat.prediction.result import Estimate
 from irtcat.prediction.score_rule import Mixture
 
@@ -26,8 +24,6 @@ LEAST_INSIDE = 1e-9
 """Less of a prior within the range of abilities is rounding: then it is all at one end."""
 
 N_ABILITIES = 401
-ITEMS_AT_ONCE = 4096
-"""Bounds the memory of the curves of all items at all abilities."""
 
 LEAST_REFERENCE = 0.01
 """Least density of the distribution that is replaced, relative to its greatest: that of scores
@@ -46,13 +42,7 @@ class ScorePrior:
         check_needs(bank.model, ["one ability"], "a prior of ability")
         sds = np.linspace(-LIMIT, LIMIT, N_ABILITIES)
         theta = bank.population.mean + bank.population.sd * sds
-        top = max(bank.model.n_categories - 1, 1)
-        score = np.zeros(N_ABILITIES)
-        with precision("float64"):
-            for start in range(0, bank.n_items, ITEMS_AT_ONCE):
-                block = slice(start, start + ITEMS_AT_ONCE)
-                curves = expected_responses(take(bank.model, block), jnp.asarray(theta))
-                score += item_weights[block] @ np.asarray(curves) / top
+        score, _ = weighted_moments(bank, item_weights, theta)
         rising = np.maximum.accumulate(score) + 1e-12 * np.arange(N_ABILITIES)
         self._range = theta[0], theta[-1]
         self._theta = np.interp(EDGES, rising, theta, left=theta[0], right=theta[-1])
