@@ -6,7 +6,7 @@ components of variance are estimated together with those of the answers.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
 
@@ -415,13 +415,11 @@ def _answers(judgements: JudgeScores) -> tuple[FloatArray, pd.DataFrame]:
     """The mean score of each answer by each judge, answers x judges, and what the answers are."""
     levels = judgements.levels
     answer = _codes(levels, ("subject", "item", "trial"))
-    shape = int(answer.max()) + 1, int(levels["judge"].max()) + 1
-    total, n = np.zeros(shape), np.zeros(shape)
-    np.add.at(total, (answer, levels["judge"]), judgements.y)
-    np.add.at(n, (answer, levels["judge"]), 1)
+    table = pd.DataFrame({"answer": answer, "judge": levels["judge"], "y": judgements.y})
+    scores = table.pivot_table("y", "answer", "judge")  # means
     first = np.unique(answer, return_index=True)[1]
     about = pd.DataFrame({name: levels[name][first] for name in ("subject", "trial")})
-    return np.divide(total, n, out=np.full(shape, np.nan), where=n > 0), about
+    return scores.to_numpy(), about
 
 
 def _pairs(judgements: JudgeScores, names: np.ndarray) -> pd.DataFrame:
@@ -532,9 +530,7 @@ def _noise(variance: pd.Series, n_items: int) -> pd.DataFrame:
 def _alpha(judgements: JudgeScores) -> float:
     """Krippendorff's alpha over the answers, with squared distances; NaN if it is not defined."""
     units = _codes(judgements.levels, ("subject", "item", "trial"))
-    order = np.argsort(units, kind="stable")
-    bounds = np.flatnonzero([a != b for a, b in pairwise(units[order])]) + 1
-    ratings = [part.tolist() for part in np.split(judgements.y[order], bounds)]
     if np.ptp(judgements.y) == 0:
         return float("nan")
+    ratings = pd.Series(judgements.y).groupby(units).agg(list).tolist()
     return float(krippendorff_alpha(ratings, "interval"))

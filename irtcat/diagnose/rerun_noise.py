@@ -47,32 +47,6 @@ class TrialCells(NamedTuple):
     flip: FloatArray
 
 
-class Totals(NamedTuple):
-    """Sums over pairs of trials that share something, for each resample of the items.
-
-    A pair's term is half the squared difference of its trials, whose expectation is the sum of the
-    components of what the two do not share (Koch 1968). Pairs of cells count once, whatever their
-    numbers of trials.
-
-    Attributes:
-        cell: sum of the variances within cells, and number of cells with two trials.
-        subject: the same for pairs of items of a subject.
-        item: for pairs of subjects of an item.
-        other: for pairs of neither.
-        run: sum of products of deviations in the same run, and what a run variance of 1 adds to it.
-        same_run: share of the pairs of items of a subject that are in the same run.
-        p_run: p-value of a run variance of 0, for the first resample; NaN where none is identified.
-    """
-
-    cell: tuple[FloatArray, FloatArray]
-    subject: tuple[FloatArray, FloatArray]
-    item: tuple[FloatArray, FloatArray]
-    other: tuple[FloatArray, FloatArray]
-    run: tuple[FloatArray, FloatArray]
-    same_run: FloatArray
-    p_run: float
-
-
 @dataclass(frozen=True, eq=False)
 class Reruns:
     """What reruns say: components of variance, noise of scores, items that flip.
@@ -230,9 +204,8 @@ def reruns(
         raise argument_error("responses", "responses with two trials of an item", "one of each")
     check_count("seed", seed, 0)
     weights = resampled_weights(data.n_items, n, np.random.default_rng(seed))
-    totals = pair_totals(cells, data.trial_values, weights)
-    parts = components_of(totals)
-    if np.isnan(totals.p_run):
+    parts, p_run = components_of(cells, data.trial_values, weights)
+    if np.isnan(p_run):
         flags.append(_no_run(data))
     tails = [(1 - level) / 2, (1 + level) / 2]
     components = components_table(parts, SOURCES, tails)
@@ -249,7 +222,7 @@ def reruns(
         components["upper"] = components["upper"].where(~is_trial, components["upper"].clip(most))
         noisy = {**{name: value[:1] for name, value in parts.items()}, "trial": np.array([most])}
         icc_ends = min(icc_ends[0], float(_icc(noisy)[0])), icc_ends[1]
-    subjects = _subjects(cells, run_variance(components, totals.p_run), data)
+    subjects = _subjects(cells, run_variance(components, p_run), data)
     if (few := int(subjects["noise"].isna().sum())) > 0:
         flags.append(f"{few} of {data.n_subjects} subjects have no repeated trials")
     if not data.is_counted:
@@ -264,7 +237,7 @@ def reruns(
         flip_rate=float(flip[0]),
         flip_rate_interval=flip_ends,
         noise_floor=float(np.sqrt(np.nanmean(subjects["noise"] ** 2))),
-        p_run=totals.p_run,
+        p_run=p_run,
         level=float(level),
         flags=tuple(flags),
     )
@@ -300,15 +273,23 @@ def moments(responses: Responses) -> TrialCells:
         return TrialCells(n, mean, square, variance=spread, flip=flip)
 
 
-def pair_totals(cells: TrialCells, scores: FloatArray | None, weights: FloatArray) -> Totals:
-    """The sums over pairs for each row of weights of the items.
+def components_of(
+    cells: TrialCells, scores: FloatArray | None, weights: FloatArray
+) -> tuple[dict[str, FloatArray], float]:
+    """The components of variance for each row of weights of the items, by sums over pairs.
 
-    An item that a resample has twice is still one item: its copies make no pair.
+    A pair's term is half the squared difference of its trials, whose expectation is the sum of the
+    components of what the two do not share (Koch 1968). Pairs of cells count once, whatever their
+    numbers of trials. An item that a resample has twice is still one item: its copies make no pair.
 
     Args:
         cells: moments of the trials.
         scores: subjects x items x trials; None if the trials have no numbers.
         weights: resamples x items, how often each item is drawn.
+
+    Returns:
+        The components, NaN where there is no pair for one; and the p-value of a run variance of 0,
+        for the first resample, NaN where none is identified.
     """
     known = cells.n > 0
     mean, square = np.where(known, cells.mean, 0.0), np.where(known, cells.square, 0.0)
@@ -329,21 +310,38 @@ def pair_totals(cells: TrialCells, scores: FloatArray | None, weights: FloatArra
     run, expected, same, p_run = _run_totals(cells, scores, w)
     variance = w @ np.where(repeated, cells.variance, 0.0).sum(axis=0)
     total, pairs = subject_sum.sum(axis=1), subject_pairs.sum(axis=1)
-    return Totals(
-        cell=(variance, w @ repeated.sum(axis=0).astype(float)),
-        subject=(total, pairs),
-        item=(w @ item_sum, w @ item_pairs),
-        other=(every_sum - total, every_pairs - pairs),
-        run=(run, expected),
-        same_run=np.divide(same, pairs, out=np.zeros(len(w)), where=pairs > 0),
-        p_run=p_run,
-    )
+    one_subject = w @ item_pairs == 0
+    sums = [
+        (variance, w @ repeated.sum(axis=0).astype(float)),  # within cells
+        (total, pairs),  # items of a subject
+        (w @ item_sum, w @ item_pairs),  # subjects of an item
+        (every_sum - total, every_pairs - pairs),  # neither
+        (run, expected),
+    ]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cell, subject, item, other, whole_run = (
+            np.where(number > 0, value / number, np.nan) for value, number in sums
+        )
+    whole = np.nan_to_num(whole_run)
+    shared = np.divide(same, pairs, out=np.zeros(len(w)), where=pairs > 0)
+    subject = subject + whole * shared  # as if no pair shared its run
+    parts = {  # with one subject, items and their interaction with it are one
+        "subject": np.where(one_subject, np.nan, other - subject),
+        "item": np.where(one_subject, subject - cell, other - item),
+        "subject x item": np.where(one_subject, np.nan, subject + item - other - cell),
+        "run": whole_run,
+        "trial": cell - whole,
+    }
+    return parts, p_run
 
 
 def _run_totals(
     cells: TrialCells, scores: FloatArray | None, w: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Products of deviations of two items in the same run, and their test; see `Totals`.
+    """Products of deviations of two items in the same run, and their test.
+
+    Returns the sum of the products, what a run variance of 1 adds to it, the number of pairs of
+    items of a subject that are in the same run, and the p-value of a run variance of 0.
 
     With d_it the deviation of a trial from the mean of its cell and c trials that cells i and j
     share, ``sum_t d_it d_jt`` has the expectation V_run (c - c / n_i - c / n_j + c^2 / (n_i n_j)).
@@ -378,27 +376,6 @@ def _run_totals(
     df = null**2 / null_square if null > 0 else 1.0
     ratio = 1 + total[0] / null if null > 0 else 1.0
     return total, expected, same, float(chdtrc(df, df * ratio))
-
-
-def components_of(totals: Totals) -> dict[str, FloatArray]:
-    """The components of variance for each resample; NaN where there is no pair for one."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cell, subject, item, other, run = (
-            np.where(pairs > 0, total / pairs, np.nan) for total, pairs in totals[:5]
-        )
-    whole = np.nan_to_num(run)
-    subject = subject + whole * totals.same_run  # as if no pair shared its run
-    model = other - subject
-    by_item = other - item
-    # With one subject, items and their interaction with it are one.
-    alone = totals.item[1] == 0
-    return {
-        "subject": np.where(alone, np.nan, model),
-        "item": np.where(alone, subject - cell, by_item),
-        "subject x item": np.where(alone, np.nan, subject + item - other - cell),
-        "run": run,
-        "trial": cell - whole,
-    }
 
 
 def _icc(parts: dict[str, FloatArray]) -> FloatArray:
@@ -456,13 +433,10 @@ def _subjects(cells: TrialCells, whole: float, data: Responses) -> pd.DataFrame:
     """The table of the subjects, with the variance of whole runs."""
     known, repeated = cells.n > 0, cells.n > 1
     n_items = known.sum(axis=1)
-    rows = np.arange(data.n_subjects)
 
     def mean(values: FloatArray, mask: BoolArray) -> FloatArray:
-        total = np.sum(values, axis=1, where=mask)
-        return np.divide(
-            total, mask.sum(axis=1), out=np.full(len(rows), np.nan), where=mask.any(axis=1)
-        )
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.sum(values, axis=1, where=mask) / mask.sum(axis=1))
 
     within = mean(cells.variance, repeated)
     square, score = mean(cells.square, known), mean(cells.mean, known)
