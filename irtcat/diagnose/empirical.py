@@ -1,7 +1,7 @@
 """Fit and curves of items on groups of subjects of similar ability: X2 (Bock, Yen's Q1) and G2."""
 
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,32 +25,9 @@ DECIMALS = 9
 """Abilities that agree to this many decimals are ties when subjects are sorted."""
 
 
-class GroupedCells(NamedTuple):
-    """Answers to one item in one group.
-
-    Attributes:
-        item: position of the item.
-        group: number of the group, from 0.
-        theta: ability of the group: mean or median of those who answered.
-        observed: counts of the categories.
-        expected: the same under the model.
-    """
-
-    item: int
-    group: int
-    theta: float
-    observed: FloatArray
-    expected: FloatArray
-
-    @property
-    def x2(self) -> float:
-        """Pearson's chi-square of the group."""
-        return float(((self.observed - self.expected) ** 2 / self.expected).sum())
-
-    @property
-    def g2(self) -> float:
-        """Likelihood-ratio chi-square; a category nobody chose adds 0."""
-        return float(2 * xlogy(self.observed, self.observed / self.expected).sum())
+CELLS = ["item", "group", "theta", "category", "observed", "expected"]
+"""Columns of the cells: the item's position, the group from 0, its mean or median ability, the
+merged category, how many chose it, and the same under the model."""
 
 
 def ability_groups(theta: FloatArray, n_groups: int) -> IntArray:
@@ -73,8 +50,8 @@ def ability_groups(theta: FloatArray, n_groups: int) -> IntArray:
 
 def grouped_cells(
     data: Coded, theta: FloatArray, n_groups: int, center: str, least: float
-) -> list[GroupedCells]:
-    """All items' groups, with categories merged until expected counts are at least ``least``.
+) -> pd.DataFrame:
+    """All items' cells, with categories merged until expected counts are at least ``least``.
 
     A group with a single remaining category is left out.
     """
@@ -88,27 +65,27 @@ def grouped_cells(
             found.append((j, g, float(middle(theta[members])), chosen.astype(float)))
     points = np.array([point for _, _, point, _ in found])
     p = curves(data.bank, points) if found else np.zeros((0, 0, 0))
-    cells = []
+    rows: list[tuple[Any, ...]] = []
     for index, (j, g, point, counts) in enumerate(found):
         share = p[j, index, : data.categories[j]]
-        observed, expected = merge_categories(counts, counts.sum() * share, least)
-        if len(observed) > 1:
-            cells.append(GroupedCells(j, g, point, observed, expected))
-    return cells
+        pairs = merge_categories(counts.tolist(), (counts.sum() * share).tolist(), least)
+        if len(pairs) > 1:
+            rows += [(j, g, point, category, *pair) for category, pair in enumerate(pairs)]
+    return pd.DataFrame(rows, columns=CELLS)
 
 
 def merge_categories(
-    observed: FloatArray, expected: FloatArray, least: float
-) -> tuple[FloatArray, FloatArray]:
+    observed: list[float], expected: list[float], least: float
+) -> list[tuple[float, float]]:
     """Merge categories with low expected counts into the previous one (the first into the next)."""
-    o, e = list(observed), list(expected)
+    o, e = observed, expected
     while len(e) > 1 and min(e) < least:
         source = next(k for k, value in enumerate(e) if value < least)
         target = 1 if source == 0 else source - 1
         o[target] += o[source]
         e[target] += e[source]
         del o[source], e[source]
-    return np.array(o), np.array(e)
+    return list(zip(o, e, strict=True))
 
 
 CENTERS = ("mean", "median")
@@ -175,15 +152,13 @@ def grouped_fit(
         bank, responses, n_groups, center, min_expected, method, abilities, mismatch
     )
     free, n_items = free_of(data.bank, estimated), data.bank.n_items
-    x2, g2, df, used, n = np.zeros((5, n_items))
-    for cell in cells:
-        x2[cell.item] += cell.x2
-        g2[cell.item] += cell.g2
-        df[cell.item] += len(cell.observed) - 1
-        used[cell.item] += 1
-        n[cell.item] += cell.observed.sum()
+    o, e = (cells[name].to_numpy(float) for name in ("observed", "expected"))
+    terms = {"x2": (o - e) ** 2 / e, "g2": 2 * xlogy(o, o / e), "df": 1.0, "n": o}
+    sums = pd.DataFrame(terms, cells.index).groupby(cells["item"]).sum()
+    sums["used"] = cells.groupby("item")["group"].nunique()
+    x2, g2, df, n, used = sums.reindex(range(n_items), fill_value=0.0).to_numpy(float).T
     constant = data.constant()
-    df = df.astype(int) - free.by_item
+    df = (df - used).astype(int) - free.by_item
     flags = np.where(constant, "constant", np.where(df <= 0, "too few cells", ""))
     df = np.where(constant, 0, np.maximum(df, 0))
     x2, g2 = np.where(df > 0, [x2, g2], np.nan)
@@ -236,14 +211,7 @@ def grouped_fit_table(
     data, cells = _grouped(
         bank, responses, n_groups, center, min_expected, method, abilities, mismatch
     )
-    ids = data.bank.item_ids
-    rows = [
-        (str(ids[cell.item]), cell.group, cell.theta, k, o, e)
-        for cell in cells
-        for k, (o, e) in enumerate(zip(cell.observed, cell.expected, strict=True))
-    ]
-    names = ["item", "group", "theta", "category", "observed", "expected"]
-    return pd.DataFrame(rows, columns=names)
+    return cells.assign(item=cells["item"].map(lambda j: str(data.bank.item_ids[j])))
 
 
 def _grouped(
@@ -255,7 +223,7 @@ def _grouped(
     method: str,
     abilities: Any,
     mismatch: str,
-) -> tuple[Coded, list[GroupedCells]]:
+) -> tuple[Coded, pd.DataFrame]:
     """Cells of all items on groups of ability."""
     check_choice("center", center, CENTERS)
     check_positive("min_expected", min_expected)
