@@ -20,6 +20,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import ndtr
 
 from irtcat._common.checks import argument_error, check_count, finite_vector, is_number
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank, Population, as_bank
 from irtcat.diagnose.answer_moments import probability_derivatives
@@ -327,8 +328,7 @@ def _answered(
     if not isinstance(responses, Responses):
         return everything, None
     some = responses.answered
-    at = {item: column for column, item in enumerate(responses.item_ids)}
-    columns = [at.get(item, -1) for item in bank.item_ids]
+    columns = places_of(bank.item_ids, responses.item_ids)
     if responses.observed[some].all() or -1 in columns:
         return everything, None
     # A random part of a large pilot, whose rows may be sorted.
@@ -513,7 +513,9 @@ def _in_order(bank: ItemBank, candidates: Any, share: float) -> pd.DataFrame:
         gains = np.linalg.slogdet(start + information - fixed + gained[left])[1].sum(axis=1)
         chosen = left.pop(int(gains.argmax()))
         information = information + gained[chosen]
-        is_determined = _is_regular(information)
+        own = np.sqrt(np.maximum(np.einsum("jpp->jp", information), np.finfo(float).tiny))
+        scaled = information / (own[:, :, None] * own[:, None, :])
+        is_determined = np.linalg.eigvalsh(scaled)[:, 0] > SINGULAR
         regular = np.where(is_determined[:, None, None], information, np.eye(mean.shape[1]))
         unit = replace(bank, covariance=np.linalg.inv(regular) - fixed, full_covariance=None)
         errors = _item_errors(unit, share, is_determined)
@@ -521,11 +523,3 @@ def _in_order(bank: ItemBank, candidates: Any, share: float) -> pd.DataFrame:
         rows.append({"theta": theta[chosen], **{f"SE of {n}": e for n, e in errors.items()}})
     labels = np.arange(len(theta)) if index is None else index.to_numpy()
     return pd.DataFrame(rows, index=pd.Index(labels[ids], name="subject"))
-
-
-def _is_regular(information: FloatArray) -> BoolArray:
-    """Whether the information of each item determines all its parameters."""
-    own = np.sqrt(np.maximum(np.einsum("jpp->jp", information), np.finfo(float).tiny))
-    least = np.linalg.eigvalsh(information / (own[:, :, None] * own[:, None, :]))[:, 0]
-    is_regular: BoolArray = least > SINGULAR
-    return is_regular

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_choice
+from irtcat._common.checks import argument_error
 from irtcat.bank import BankLike
 from irtcat.bank.needs import meets
 from irtcat.diagnose.chi_square import coded, item_index
@@ -23,7 +23,7 @@ from irtcat.diagnose.residuals import (
 )
 from irtcat.diagnose.total_score_fit import s_x2
 from irtcat.io.convert import ResponsesLike
-from irtcat.scoring import METHODS, score, warn_of_mixture
+from irtcat.scoring import score, warn_of_mixture
 
 
 def infit_outfit(
@@ -167,7 +167,6 @@ def item_fit(
         return table
     data = coded(bank, responses, mismatch=mismatch)
     if abilities is None:
-        check_choice("method", method, METHODS)
         abilities = score(bank, responses, method, precision="float64", mismatch=mismatch)
     squares = infit_outfit(
         bank, responses, abilities=abilities, estimated=estimated, mismatch=mismatch

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
-from irtcat._common.checks import check_choice, check_count
+from irtcat._common.checks import check_count
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -32,7 +32,7 @@ from irtcat.diagnose.residuals import (
 )
 from irtcat.io.convert import ResponsesLike
 from irtcat.models import ItemModel
-from irtcat.scoring import METHODS, Ability, warn_of_mixture
+from irtcat.scoring import Ability, warn_of_mixture
 
 CORRECTED = {"ml": 1, "wle": 1, "map": math.inf}
 """Estimators with a form of Snijders's correction, and the most abilities that it is for."""
@@ -127,7 +127,6 @@ def person_fit(
 def _estimates(data: Coded, method: str, abilities: Any) -> tuple[FloatArray, str, BoolArray]:
     """Abilities, their method ("" if unknown), and which are at a bound."""
     if abilities is None:
-        check_choice("method", method, METHODS)
         abilities = scored(data, method)
     theta = abilities_of(data, abilities, method)
     nowhere = np.zeros(len(theta), bool)
@@ -255,34 +254,34 @@ def _codes(x: jax.Array) -> jax.Array:
     return jnp.maximum(x, 0)[:, None].astype(jnp.int32)
 
 
-def _one_subject(
-    model: ItemModel, x: jax.Array, theta: jax.Array, wle: bool
-) -> tuple[jax.Array, ...]:
-    """Terms for one subject: l - E l, its variance, c, Warm's r_0 (or 0), corrected variance."""
-    p, log_p, slope, information = _terms(model, x >= 0, theta)
-    answered = jnp.take_along_axis(log_p, _codes(x), axis=1)[:, 0]
-    mean = (p * log_p).sum(axis=1)
-    difference = (answered - mean).sum()
-    variance = (p * (log_p - mean[:, None]) ** 2).sum()
-    cross = jnp.einsum("ik,ikd,ik->d", p, slope, log_p)
-    c = jnp.linalg.solve(information, cross)
-    residual = log_p - mean[:, None] - slope @ c
-    residual_variance = (p * residual**2).sum()
-    r_0 = jnp.zeros_like(theta)
-    if wle:
-        hessian = jax.vmap(jax.hessian(_log_p, argnums=1), (0, None))(model, theta)[..., 0, 0]
-        second = jnp.where(p > 0, hessian + slope[..., 0] ** 2, 0.0)  # P'' / P
-        warm = (p * slope[..., 0] * second).sum() / (2 * information[0, 0] + 1e-12)
-        r_0 = warm[None]
-    return difference, variance, c, r_0, residual_variance
-
-
 @partial(jit, static_argnames="wle")
 def _likelihoods(
     model: ItemModel, x: jax.Array, theta: jax.Array, wle: bool
 ) -> tuple[jax.Array, ...]:
-    """The terms of lz and lz* of a block of subjects, with Warm's r_0 for ``wle``."""
-    return jax.vmap(lambda xs, point: _one_subject(model, xs, point, wle))(x, theta)
+    """The terms of lz and lz* of a block of subjects.
+
+    Of each l - E l, its variance, c, Warm's r_0 (0 but for ``wle``) and the corrected variance.
+    """
+
+    def one(x: jax.Array, theta: jax.Array) -> tuple[jax.Array, ...]:
+        p, log_p, slope, information = _terms(model, x >= 0, theta)
+        answered = jnp.take_along_axis(log_p, _codes(x), axis=1)[:, 0]
+        mean = (p * log_p).sum(axis=1)
+        difference = (answered - mean).sum()
+        variance = (p * (log_p - mean[:, None]) ** 2).sum()
+        cross = jnp.einsum("ik,ikd,ik->d", p, slope, log_p)
+        c = jnp.linalg.solve(information, cross)
+        residual = log_p - mean[:, None] - slope @ c
+        residual_variance = (p * residual**2).sum()
+        r_0 = jnp.zeros_like(theta)
+        if wle:
+            hessian = jax.vmap(jax.hessian(_log_p, argnums=1), (0, None))(model, theta)[..., 0, 0]
+            second = jnp.where(p > 0, hessian + slope[..., 0] ** 2, 0.0)  # P'' / P
+            warm = (p * slope[..., 0] * second).sum() / (2 * information[0, 0] + 1e-12)
+            r_0 = warm[None]
+        return difference, variance, c, r_0, residual_variance
+
+    return jax.vmap(one)(x, theta)
 
 
 def _flags(

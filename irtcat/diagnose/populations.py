@@ -125,7 +125,10 @@ def compare_populations(
         Lalor, Wu & Yu (2019), EMNLP (difficulty ranks of people and systems); Lord (1980),
         Applications of Item Response Theory, ch. 14 (the test of b).
     """
-    names = _check_names(names)
+    pair = () if isinstance(names, str) else tuple(map(str, names))
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise argument_error("names", "two different names", names)
+    names = pair
     check_choice("correction", correction, CORRECTIONS)
     check_interval("alpha", alpha)
     banks = [_bank(name, source) for name, source in (("first", first), ("second", second))]
@@ -149,13 +152,6 @@ def compare_populations(
         agreement=_weighted(both, usable) if enough else np.nan,
         only=only,
     )
-
-
-def _check_names(names: Any) -> tuple[str, str]:
-    pair = tuple(str(name) for name in names) if not isinstance(names, str) else (names,)
-    if len(pair) != 2 or pair[0] == pair[1]:
-        raise argument_error("names", "two different names", names)
-    return pair
 
 
 def _bank(name: str, source: Any) -> ItemBank:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice, float_array
+from irtcat._common.checks import argument_error, float_array
 from irtcat._common.compilation import jit
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -31,7 +31,7 @@ from irtcat.diagnose.chi_square import TINY, Coded, curves, population_nodes, po
 from irtcat.diagnose.estimated_parameters import Free
 from irtcat.models import ItemModel, as_points, log_probabilities
 from irtcat.responses import Responses
-from irtcat.scoring import METHODS, Ability, score
+from irtcat.scoring import Ability, score
 
 BLOCK_CELLS = 2**19
 """Subjects x items x categories per block, which limits memory."""
@@ -74,7 +74,6 @@ def abilities_of(data: Coded, abilities: Any, method: str) -> FloatArray:
         InputError: for an unknown method, or abilities that are not those of the subjects.
     """
     if abilities is None:
-        check_choice("method", method, METHODS)
         theta = scored(data, method).theta
     elif isinstance(abilities, Ability):
         if not np.array_equal(abilities.subject_ids, data.responses.subject_ids):

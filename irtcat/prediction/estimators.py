@@ -7,7 +7,6 @@ import numpy as np
 from irtcat._common.checks import argument_error, float_array
 from irtcat._common.positions import places_of
 from irtcat._common.registry import Registry
-from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank
 from irtcat.prediction.auto import predict_auto
 from irtcat.prediction.betting import Draw
@@ -143,35 +142,20 @@ def read_drawn(
         unequal: arguments that draws of sessions exclude, by name.
     """
     if not isinstance(drawn, Draw):
-        return {"drawn": _chances(drawn, new, item_ids)}
-    _check_draws(drawn, ESTIMATORS[estimator], new, unequal)
-    return {"draws": drawn}
-
-
-def _chances(drawn: Any, new: Responses, item_ids: np.ndarray) -> FloatArray:
-    """The probabilities in the order of the subset's items."""
-    must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
-    chances = float_array("drawn", must, drawn)
-    with np.errstate(invalid="ignore"):
-        if (
-            chances.shape != new.shape
-            or not ((chances > 0) & (chances <= 1) | np.isnan(chances)).all()
-        ):
+        must = f"probabilities above 0, at most 1, or NaN, {new.shape[0]} x {new.shape[1]}"
+        chances = float_array("drawn", must, drawn)
+        is_valid = ((chances > 0) & (chances <= 1)) | np.isnan(chances)
+        if chances.shape != new.shape or not is_valid.all():
             raise argument_error("drawn", must, drawn)
-    positions = places_of(item_ids, new.item_ids)
-    return np.where(positions >= 0, chances[:, positions], np.nan)
-
-
-def _check_draws(
-    draws: Draw, estimator: Estimator, new: Responses, unequal: dict[str, Any]
-) -> None:
-    """Raise where the draws of sessions do not fit the other arguments."""
-    if not estimator.needs_draws:
+        positions = places_of(item_ids, new.item_ids)
+        return {"drawn": np.where(positions >= 0, chances[:, positions], np.nan)}
+    if not ESTIMATORS[estimator].needs_draws:
         able = ", ".join(name for name, row in ESTIMATORS.items() if row.needs_draws)
         raise argument_error("drawn", f"probabilities but for {able}", "draws of sessions")
-    if draws.value.shape[:1] != new.shape[:1]:
+    if drawn.value.shape[:1] != new.shape[:1]:
         must = f"draws of {new.n_subjects} sessions, one for each subject"
-        raise argument_error("drawn", must, f"draws of {len(draws.value)}")
+        raise argument_error("drawn", must, f"draws of {len(drawn.value)}")
     for name, value in unequal.items():
         if value is not None:
             raise argument_error(name, "None with the draws of sessions", value)
+    return {"draws": drawn}

@@ -304,7 +304,15 @@ def _as_markdown(scales: Scales) -> str:
     kept = sum(len(scale.retained) for scale in scales.scales.values())
     subjects = f"on the answers of {scales.n_subjects} subjects"
     lines += [f"{kept} of {items} items were retained, {subjects}.", ""]
-    lines += [*_left_out(scales), *_unused_items(scales), _factor_text(scales), ""]
+    if n := len(scales.left_out):
+        who = "1 subject was" if n == 1 else f"{n} subjects were"
+        lines += [f"{who} left out:", "", *markdown(scales.left_out), ""]
+    decisions = scales.decisions
+    dropped = decisions[(decisions["scale"] == "") & (decisions["action"] == "drop")]
+    if n := len(dropped):
+        table = dropped[["item", "statistic", "criterion"]]
+        lines += [f"{n} more items were left out of all scales:", "", *markdown(table), ""]
+    lines += [_factor_text(scales), ""]
     table = scales.to_frame().reset_index()
     columns = ["scale", "items", "retained", "with_guessing", "a_min", "a_max", "b_min", "b_max"]
     columns += [c for c in ("reliability_marginal", "rmsea") if c in table]
@@ -314,25 +322,6 @@ def _as_markdown(scales: Scales) -> str:
     rules = ", ".join(f"{name} = {value}" for name, value in vars(scales.rules).items())
     lines += ["## Thresholds", "", rules, ""]
     return "\n".join(lines)
-
-
-def _left_out(scales: Scales) -> list[str]:
-    """Subjects left out on request."""
-    n = len(scales.left_out)
-    if n == 0:
-        return []
-    subjects = "1 subject was" if n == 1 else f"{n} subjects were"
-    return [f"{subjects} left out:", "", *markdown(scales.left_out), ""]
-
-
-def _unused_items(scales: Scales) -> list[str]:
-    """Items left out of all scales."""
-    decisions = scales.decisions
-    dropped = decisions[(decisions["scale"] == "") & (decisions["action"] == "drop")]
-    if not len(dropped):
-        return []
-    table = dropped[["item", "statistic", "criterion"]]
-    return [f"{len(dropped)} more items were left out of all scales:", "", *markdown(table), ""]
 
 
 def _factor_text(scales: Scales) -> str:
