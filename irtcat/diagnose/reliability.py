@@ -221,10 +221,8 @@ def item_analysis(responses: ResponsesLike, missing: str = "listwise") -> pd.Dat
     responses = as_responses_like(responses, "responses")
     covariance = _covariances(responses, missing)
     x = responses.to_numpy()
-    n = (~np.isnan(x)).sum(axis=0)
-    mean = np.where(n > 0, np.nansum(x, axis=0) / np.maximum(n, 1), np.nan)
-    square = np.nansum((x - mean) ** 2, axis=0)
-    sd = np.where(n > 1, np.sqrt(square / np.maximum(n - 1, 1)), np.nan)
+    answers = pd.DataFrame(x, dtype=float)
+    n, mean, sd = (c.to_numpy() for c in (answers.count(), answers.mean(), answers.std()))
     variance, with_total = np.diagonal(covariance), covariance.sum(axis=1)
     total = covariance.sum()
     rest_variance = total - 2 * with_total + variance

@@ -10,6 +10,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, check_choice, check_count
 from irtcat._common.per_item import per_item
+from irtcat._common.positions import places_of
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.types import BoolArray
 from irtcat.diagnose import ParallelAnalysis, factors, parallel_analysis
@@ -101,8 +102,7 @@ def split_items(
     table = factors(responses.subset(items=usable), n_factors, rotation).loadings
     names = [column for column in table.columns if column.startswith("F")]
     strongest = table[names].abs().to_numpy().argmax(axis=1)
-    ids = pd.Index([str(name) for name in responses.item_ids])
-    positions = ids.get_indexer(table.index.astype(str))
+    positions = places_of(table.index, responses.item_ids)
     items_by_scale = {name: positions[strongest == j] for j, name in enumerate(names)}
     for item, number in zip(table.index, strongest, strict=True):
         value, text = table.loc[item, names[number]], f"largest of {n_factors} ({rotation})"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from irtcat._common.positions import places_of
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.agreement import holm
 from irtcat.bank import ItemBank
@@ -261,14 +262,13 @@ def items_with_guessing(calibrator: Calibrator, alpha: float) -> tuple[BoolArray
     if not calibrator.right_wrong:
         return guessing, pd.DataFrame(columns=["c", "x2", "p", "p_holm", "needed"])
     tables: list[pd.DataFrame] = []
-    index = pd.Index(calibrator.item_ids)
     while not guessing.all():
         table = guessing_table(calibrator, everything, guessing, alpha)
         significant = table.index[table["needed"]]
         tables.append(table)
         if not len(significant):
             break
-        guessing[index.get_indexer(significant)] = True
+        guessing[places_of(significant, calibrator.item_ids)] = True
     last = pd.concat(tables)
     return guessing, last[~last.index.duplicated(keep="last")]
 
@@ -308,7 +308,6 @@ def reduce_items(
     """Calibrate and drop items until nothing is dropped."""
     kept = np.ones(len(guessing), bool)
     reasons: dict[str, tuple[int, str]] = {}
-    index = pd.Index(calibrator.item_ids)
     for round_ in range(1, rules.max_rounds + 1):
         if kept.sum() < rules.least_items:
             return Outcome(kept, round_, reasons, f"fewer than {rules.least_items} items left")
@@ -323,7 +322,7 @@ def reduce_items(
         for drop in drops:
             record.add("drop", **drop, **at)
             reasons[drop["item"]] = (round_, drop["statistic"])
-        kept[index.get_indexer(pd.Index([drop["item"] for drop in drops]))] = False
+        kept[places_of([drop["item"] for drop in drops], calibrator.item_ids)] = False
     return Outcome(kept, rules.max_rounds, reasons, f"not settled after {rules.max_rounds} rounds")
 
 

@@ -1,6 +1,7 @@
 """Items and subjects that are left out before a scale is built, each with a reason."""
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ def reasons_of(name: str, exclude: Any, ids: np.ndarray) -> dict[str, str]:
         return {}
     if isinstance(exclude, str) or not isinstance(exclude, (Mapping, pd.Series, Iterable)):
         raise argument_error(name, "a mapping from ids to reasons, or a list of ids", exclude)
-    pairs = exclude.items() if isinstance(exclude, (Mapping, pd.Series)) else None
-    reasons = dict(pairs) if pairs is not None else dict.fromkeys(exclude, BY_HAND)
+    has_reasons = isinstance(exclude, (Mapping, pd.Series))
+    reasons = dict(exclude.items()) if has_reasons else dict.fromkeys(exclude, BY_HAND)
     reasons = {str(key): str(reason) for key, reason in reasons.items()}
     unknown = sorted(set(reasons) - set(ids.astype(str)))
     if unknown:
@@ -152,12 +153,7 @@ def _table(choices: Any) -> pd.DataFrame:
 
 def _longest_run(row: np.ndarray) -> int:
     """Length of the longest run of one choice, missing answers skipped."""
-    longest = current = 0
-    last: Any = None
-    for choice in row[~pd.isna(row)]:
-        current = current + 1 if current and choice == last else 1
-        longest, last = max(longest, current), choice
-    return longest
+    return max((len(list(run)) for _, run in groupby(row[~pd.isna(row)])), default=0)
 
 
 def _times(seconds: Any, subjects: pd.Index) -> np.ndarray:
