@@ -287,7 +287,7 @@ def population_places(bank: ItemBank, free: Free) -> list[Place]:
 
 def _moved(old: Population, name: str, at: tuple[int, int], step: float) -> Population:
     """The population after a change in one of its means, SDs or correlations."""
-    value = np.array(getattr(old, name), float)
+    value: Any = np.array(getattr(old, name), float)
     if name == "correlations":
         value[at] = value[at[::-1]] = value[at] + step
     else:

@@ -207,7 +207,10 @@ def model_fit(
     statistic /= effect
     nulls = [_independence(answers, kind) for answers in used]
     null_statistic, null_df = sum(value for value, _ in nulls), sum(df for _, df in nulls)
-    lower, upper = _rmsea_interval(statistic, df, n, level)
+    lower, upper = (
+        float(np.sqrt(_noncentrality(statistic, df, tail) / (df * (n - 1))))
+        for tail in (0.5 + level / 2, 0.5 - level / 2)
+    )
     tli, cfi = _relative_fit(statistic, df, null_statistic, null_df)
     residuals = [
         _correlation_residuals(answers, moments.conditional)
@@ -335,13 +338,6 @@ def _independence(answers: GroupAnswers, kind: str) -> tuple[float, int]:
     if df <= 0:
         return np.nan, 0
     return _statistic([moments], n_free)[0] / _design_effect([moments], n_free), df
-
-
-def _rmsea_interval(statistic: float, df: int, n: int, level: float) -> tuple[float, float]:
-    """Interval of RMSEA, from that of the noncentrality."""
-    tails = (0.5 + level / 2, 0.5 - level / 2)
-    lower, upper = (_noncentrality(statistic, df, tail) for tail in tails)
-    return float(np.sqrt(lower / (df * (n - 1)))), float(np.sqrt(upper / (df * (n - 1))))
 
 
 def _noncentrality(statistic: float, df: int, tail: float) -> float:

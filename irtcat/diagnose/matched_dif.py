@@ -96,7 +96,6 @@ class _MatchedData:
         matching: a value for each subject in place of the score; NaN leaves one out.
         kept: subjects that have a matching score.
         n_strata: into how many strata matching values are grouped; None for one each.
-        continuity: whether the tests of two groups and right/wrong items are corrected.
     """
 
     responses: Responses
@@ -104,7 +103,6 @@ class _MatchedData:
     matching: FloatArray | None
     kept: BoolArray
     n_strata: int | None
-    continuity: bool
 
     def counts(self, item: int, anchors: list[int]) -> FloatArray:
         """Answers to an item: strata x groups x categories."""
@@ -239,13 +237,13 @@ def mantel_haenszel(
     else:
         kept, score_items = np.isfinite(values), []
     _check_matched(grouping, kept, by_score=values is None)
-    data = _MatchedData(responses, grouping, values, kept, n_strata, continuity=continuity)
+    data = _MatchedData(responses, grouping, values, kept, n_strata)
     rounds = max_rounds if purify and values is None and not anchored else 1
 
     def test(base: frozenset[int]) -> tuple[Any, frozenset[int] | None]:
         """Statistics by item, corrected p-values and the items of the score; those with DIF."""
         used = [j for j in score_items if j not in base]
-        tests = {j: _tests(data.counts(j, used), data.continuity) for j in tested}
+        tests = {j: _tests(data.counts(j, used), continuity) for j in tested}
         p_adjusted = adjust([overall["p"] for overall, *_ in tests.values()], correction)
         found = frozenset(j for j, p in zip(tested, p_adjusted, strict=True) if p < alpha)
         few = len(score_items) - len(found) < MIN_MATCHING and found != base

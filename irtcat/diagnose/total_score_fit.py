@@ -44,14 +44,9 @@ class ItemByScore(NamedTuple):
     expected: FloatArray
 
     @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-        return int((self.expected > 0).sum())
-
-    @property
     def df(self) -> int:
         """Number of cells minus rows, whose sums are fixed."""
-        return self.n_cells - len(self.scores)
+        return int((self.expected > 0).sum()) - len(self.scores)
 
     @property
     def statistic(self) -> float:
@@ -149,23 +144,6 @@ def score_information(
         weight = np.where(inner > 0, n_with[1:-1, None] / np.where(inner > 0, inner, 1.0), 0.0)
         out[i] = np.einsum("skp,sk,skq->pq", slope, weight, slope)
     return out
-
-
-def score_tables(
-    values: np.ndarray, shares: list[FloatArray], categories: IntArray
-) -> list[ItemByScore]:
-    """Each item's table before merging: all scores except the lowest and highest possible."""
-    total = values.sum(axis=1, dtype=np.int64)
-    top = int((categories - 1).sum())
-    n_with = np.bincount(total, minlength=top + 1)[:, None]
-    tables = []
-    for i, n_categories in enumerate(categories):
-        cell = total * n_categories + values[:, i]
-        counts = np.bincount(cell, minlength=(top + 1) * n_categories)
-        observed = counts.reshape(top + 1, n_categories).astype(float)
-        inner = slice(1, top)
-        tables.append(ItemByScore(np.arange(1, top), observed[inner], (shares[i] * n_with)[inner]))
-    return tables
 
 
 def merged(table: ItemByScore, least: float) -> ItemByScore | None:
@@ -458,12 +436,23 @@ def s_x2_table(
 
 
 def _score_tables(data: Coded, least: float | None) -> list[ItemByScore | None]:
-    """Tables by total score of all items, merged unless ``least`` is None."""
+    """Tables by total score of all items, merged unless ``least`` is None.
+
+    Of all scores but the lowest and highest possible.
+    """
     values = complete_values(data, "S-X2")
     points, weights = population_nodes(data.bank)
     shares = expected_shares(curves(data.bank, points), weights, data.categories)
-    tables = score_tables(values, shares, data.categories)
-    return [table if least is None else merged(table, least) for table in tables]
+    total, top = values.sum(axis=1, dtype=np.int64), int((data.categories - 1).sum())
+    n_with = np.bincount(total, minlength=top + 1)[:, None]
+    tables: list[ItemByScore | None] = []
+    for i, n_categories in enumerate(data.categories):
+        cell = total * n_categories + values[:, i]
+        counts = np.bincount(cell, minlength=(top + 1) * n_categories)
+        observed, inner = counts.reshape(top + 1, n_categories).astype(float), slice(1, top)
+        table = ItemByScore(np.arange(1, top), observed[inner], (shares[i] * n_with)[inner])
+        tables.append(table if least is None else merged(table, least))
+    return tables
 
 
 def _table_information(data: Coded) -> FloatArray:
