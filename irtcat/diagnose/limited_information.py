@@ -185,9 +185,10 @@ def model_fit(
     check_choice("missing", missing, MISSING)
     data = coded(bank, responses, least_items=2, groups=groups, mismatch=mismatch)
     graded = bool((data.categories > 2).any())
-    kind = ("C2" if graded else "M2") if kind == "auto" else kind
     if not graded:
         kind = "M2"  # equal to C2 for right/wrong items
+    elif kind == "auto":
+        kind = "C2"
     used = _used_answers(data, missing, subject_weights)
     for answers in used:
         _check_usable(answers.part, answers.values, kind)
