@@ -125,10 +125,10 @@ def compare_populations(
         Lalor, Wu & Yu (2019), EMNLP (difficulty ranks of people and systems); Lord (1980),
         Applications of Item Response Theory, ch. 14 (the test of b).
     """
-    pair = () if isinstance(names, str) else tuple(map(str, names))
-    if len(pair) != 2 or pair[0] == pair[1]:
+    texts = () if isinstance(names, str) else tuple(map(str, names))
+    if len(texts) != 2 or texts[0] == texts[1]:
         raise argument_error("names", "two different names", names)
-    names = pair
+    names = texts
     check_choice("correction", correction, CORRECTIONS)
     check_interval("alpha", alpha)
     banks = [_bank(name, source) for name, source in (("first", first), ("second", second))]

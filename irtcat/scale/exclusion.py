@@ -37,8 +37,8 @@ def reasons_of(name: str, exclude: Any, ids: np.ndarray) -> dict[str, str]:
         return {}
     if isinstance(exclude, str) or not isinstance(exclude, (Mapping, pd.Series, Iterable)):
         raise argument_error(name, "a mapping from ids to reasons, or a list of ids", exclude)
-    has_reasons = isinstance(exclude, (Mapping, pd.Series))
-    reasons = dict(exclude.items()) if has_reasons else dict.fromkeys(exclude, BY_HAND)
+    pairs = exclude.items() if isinstance(exclude, (Mapping, pd.Series)) else None
+    reasons = dict(pairs) if pairs is not None else dict.fromkeys(exclude, BY_HAND)
     reasons = {str(key): str(reason) for key, reason in reasons.items()}
     unknown = sorted(set(reasons) - set(ids.astype(str)))
     if unknown:
