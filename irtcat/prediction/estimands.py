@@ -62,8 +62,7 @@ class Leftover(NamedTuple):
     def variance(self, score: FloatArray, share: float) -> FloatArray:
         """Variance of an answer that is left, with `PRIOR_ITEMS` of the usual share of s(1 - s)."""
         prior = PRIOR_ITEMS * share * score * (1 - score)
-        found: FloatArray = (self.residual + prior) / (np.maximum(self.n - 2, 0) + PRIOR_ITEMS)
-        return found
+        return np.asarray((self.residual + prior) / (np.maximum(self.n - 2, 0) + PRIOR_ITEMS))
 
     @property
     def share(self) -> float:

@@ -118,8 +118,7 @@ class FactorModel(NamedTuple):
         weight = np.where(asked, 0.0, p * (1 - p))
         slope = weight @ self.loadings
         variance = np.einsum("ni,nij,nj->n", slope, cov, slope) + weight.sum(axis=1)
-        sds: FloatArray = np.sqrt(variance) / x.shape[1]
-        return sds
+        return np.asarray(np.sqrt(variance) / x.shape[1])
 
     def of(self, items: np.ndarray) -> "FactorModel":
         """The model of these items."""
@@ -138,8 +137,7 @@ class FactorModel(NamedTuple):
         p = expit((self.intercepts + mean @ self.loadings.T) / np.sqrt(1 + PROBIT * variance))
         rest = item_weights.copy()
         rest[items] = 0
-        total: FloatArray = p @ rest + x @ item_weights[items]
-        return total
+        return np.asarray(p @ rest + x @ item_weights[items])
 
 
 def asked_mask(shape: tuple[int, ...], items: IntArray) -> BoolArray:

@@ -234,8 +234,7 @@ class ShortForm:
         """Variance of an answer in a rerun, by the items' curves, at each full score."""
         values, at = np.unique(score, return_inverse=True)
         p = self.rule.equating.curves(logit(np.clip(values, 1e-4, 1 - 1e-4)), slice(None))
-        variance: FloatArray = (p * (1 - p)).mean(axis=0)[at]
-        return variance
+        return np.asarray((p * (1 - p)).mean(axis=0)[at])
 
     def check_level(self, level: float) -> None:
         """Raise for a level of intervals that the form cannot state."""

@@ -177,8 +177,7 @@ def _adjusted(w: FloatArray, q: float) -> FloatArray:
     inner = np.eye(plane.shape[1]) - np.outer(a, b) - np.outer(b, a) + q * np.outer(a, a)
     values, vectors = np.linalg.eigh(inner)
     root = (vectors / np.sqrt(np.maximum(values, 1e-12))) @ vectors.T
-    adjusted: FloatArray = w + plane @ ((root - np.eye(len(root))) @ b)
-    return adjusted
+    return np.asarray(w + plane @ ((root - np.eye(len(root))) @ b))
 
 
 def _satterthwaite(

@@ -73,8 +73,7 @@ class Answers(NamedTuple):
         used = ~np.isnan(deviations).any(axis=1)
         if np.mean(used) < LEAST_REPEATED:
             return None
-        means: FloatArray = weights[used] @ deviations[used] / weights[used].sum()
-        return means
+        return np.asarray(weights[used] @ deviations[used] / weights[used].sum())
 
 
 Weighted = tuple[Answers, FloatArray]
@@ -167,8 +166,7 @@ def noise_of(
 def _cluster_terms(model: Answers, weights: FloatArray, clusters: IntArray | None) -> FloatArray:
     """Noise of the weighted mean by item, or by cluster where trials are numbered and complete."""
     if clusters is None or model.scores is None or np.isnan(model.scores).any():
-        terms: FloatArray = weights**2 * model.variances / np.maximum(model.n_trials, 1)
-        return terms
+        return np.asarray(weights**2 * model.variances / np.maximum(model.n_trials, 1))
     r = model.scores.shape[1]
     deviations = weights[:, None] * (model.scores - model.mean[:, None])
     totals = np.zeros((clusters.max() + 1, r))
