@@ -264,6 +264,15 @@ class Run:
         self._trials[key] += 1
         return self._trials[key] - 1
 
+    def add_answer(
+        self, item: int, value: Any, metric: str, *, trial: int = 0, **place: str
+    ) -> None:
+        """Add the only score of a sample, which is unscored without one (None)."""
+        if value is None:
+            self.unscored.append((item, trial))
+        else:
+            self.add(item, value, metric, trial=trial, **place)
+
     def add(
         self,
         item: int,

@@ -61,10 +61,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run.num_fewshot = shots if isinstance(shots, int) else None
     metrics = _metrics(spec)
     texts = _texts(path.with_name("scenario_state.json"), request.max_bytes)
-    trials: set[tuple[str, int]] = set()
     for location, instance in json_rows(path, request.max_bytes, "an instance"):
         if instance.get("perturbation") is None:
-            _add(run, instance, location, metrics, texts, trials)
+            _add(run, instance, location, metrics, texts)
     if not run.columns:
         raise InputError(f"{path}: expected one of the metrics {shorten(sorted(metrics))}.")
     _compare(run, path.with_name("stats.json"), request.max_bytes)
@@ -102,16 +101,14 @@ def _add(
     location: str,
     metrics: set[str],
     texts: dict[str, tuple[Any, Any]],
-    trials: set[tuple[str, int]],
 ) -> None:
     """Add the statistics of one instance in one train trial."""
     sample = as_text(instance.get("instance_id"), location, "instance_id")
     trial = instance.get("train_trial_index", 0)
-    if not isinstance(trial, int) or (sample, trial) in trials:
+    if not isinstance(trial, int) or run.next_trial(sample, trial):
         raise InputError(
             f"{location}: instance {shorten(sample)} occurs twice in train trial {shorten(trial)}."
         )
-    trials.add((sample, trial))
     stats = instance.get("stats")
     if not isinstance(stats, list):
         raise InputError(f"{location}: expected stats to be a list. Got {shorten(stats)}.")

@@ -253,7 +253,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
 
 def _add_rows(run: Run, rows: list[_Row], by_hash: bool) -> None:
     """Add the scores of all rows."""
-    scored: set[tuple[str, str]] = set()
     for row in rows:
         about: dict[str, Any] = {"text": row.text, "target": row.target}
         about |= {"hash": row.hash} if by_hash else {"sample": row.id, "trust": 2}
@@ -265,9 +264,8 @@ def _add_rows(run: Run, rows: list[_Row], by_hash: bool) -> None:
         for metric, value in row.scores.items():
             if value is None:  # a metric of the other request type
                 continue
-            if (key, metric) in scored:
+            if run.next_trial(item, metric):
                 raise InputError(f"{location}: document {brief(row.id)} occurs twice.")
-            scored.add((key, metric))
             run.add(item, value, metric, location=location)
     if not run.columns:
         raise InputError(f"{run.file}: expected a metric. Got none with values.")

@@ -33,14 +33,13 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run = Run(f"{TASK}-{match['scenario']}" if match else TASK, path.parent.name, str(path))
     if match:
         run.settings = show_settings((name, match[name]) for name in ("temperature", "cot"))
-    seen: set[str] = set()
     for location, row in json_rows(path, request.max_bytes, "a question"):
         key = as_text(row.get("question_id"), location, "question_id")
         if row.get("test_id") is not None:
             key = f"{key}/{row['test_id']}"
-        if key in seen:
+        item = run.item(key, sample=key, trust=2, text=row.get("question_content"))
+        if run.next_trial(item):
             raise InputError(f"{location}: the question {shorten(key)} occurs twice.")
-        seen.add(key)
         graded = row.get("graded_list")
         if not isinstance(graded, list) or not graded:
             raise InputError(f"{location}: expected graded_list to be a list. Got {graded!r}.")
@@ -48,7 +47,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         if isinstance(total, float) and abs(graded.count(True) / len(graded) - total) > NEAR:
             got = f"{graded.count(True)} of {len(graded)} are right"
             raise InputError(f"{location}: expected {METRIC} to be {total:g}. But {got}.")
-        item = run.item(key, sample=key, trust=2, text=row.get("question_content"))
         for trial, value in enumerate(graded):
             run.add(item, value, METRIC, location=location, trial=trial)
     yield run

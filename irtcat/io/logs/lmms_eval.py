@@ -50,16 +50,14 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         _add_results(run, request.results(path, results, _document))
     else:
         run.lacks_results = True
-    numbers: set[str] = set()
     without: dict[str, Any] = {}
     for location, record in json_lines(path):
         number = as_text(record.get("doc_id"), location, "doc_id")
-        if number in numbers:
-            raise InputError(f"{location}: document {number} occurs twice, and no filter is named.")
-        numbers.add(number)
         # The hashes of documents with images differ by run: the numbers distinguish documents.
         text, target = record.get("input"), record.get("target")
         item = run.item(f"doc{number}", sample=number, trust=2, text=text, target=target)
+        if run.next_trial(item):
+            raise InputError(f"{location}: document {number} occurs twice, and no filter is named.")
         is_scored = False
         for metric, value in record.items():
             if metric in OTHER_KEYS:

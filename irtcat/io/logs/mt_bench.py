@@ -45,11 +45,8 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         item = run.item(f"{question}/{turn}", sample=f"{question}/{turn}")
         trial = run.next_trial(item, judge)
         run.date = max(run.date, iso_date(record.get("tstamp")))
-        score = record.get("score")
-        if score == NO_RATING or score is None:
-            run.unscored.append((item, trial))
-        else:
-            run.add(item, score, METRIC, source=judge, location=location, trial=trial)
+        score = None if record.get("score") == NO_RATING else record.get("score")
+        run.add_answer(item, score, METRIC, source=judge, location=location, trial=trial)
     yield from runs.values()
 
 

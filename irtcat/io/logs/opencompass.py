@@ -44,10 +44,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         item = run.item(key, sample=key, trust=2, text=text, target=target)
         found = next((detail[name] for name in CORRECT if name in detail), None)
         for trial, value in enumerate(found if isinstance(found, list) else [found]):
-            if value is None:
-                run.unscored.append((item, trial))
-            else:
-                run.add(item, value, "accuracy", location=location, trial=trial)
+            run.add_answer(item, value, "accuracy", location=location, trial=trial)
     if not run.columns:
         must = f"expected details with {', '.join(CORRECT)}"
         raise InputError(f"{path}: {must}. Got {shorten(sorted(seen))}.")

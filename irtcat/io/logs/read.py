@@ -363,8 +363,18 @@ def read_logs(
     for row, request in requests.items():
         lacking = [run.file for run in all_runs if run.format is row and run.lacks_results]
         notes += _lacking(row, lacking, request.listed if root.is_dir() else {}, names)
-    assembled = assemble(all_runs, tree.items, preferences, runs, mismatch)
-    return _finish(*assembled, skipped, notes, no_logs, root)
+    responses, assembly = assemble(all_runs, tree.items, preferences, runs, mismatch)
+    unused = [Skipped(run.file, reason) for run, reason in assembly["skipped"]]
+    if unused and root.is_file():
+        raise InputError(unused[0].reason)
+    report = ImportReport(
+        runs=assembly["runs"],
+        skipped=(*skipped, *unused),
+        choices=tuple(assembly["choices"]),
+        notes=tuple(dict.fromkeys([*notes, *assembly["notes"]])),
+        no_logs=tuple(no_logs),
+    )
+    return Logs(responses, report)
 
 
 def _lacking(
@@ -415,27 +425,3 @@ def _failure(
         other = "Name the path of the records of other JSON with records="
         advice = f"A table of responses needs no import: every command reads it. {other}. {advice}"
     return f"{root}: expected logs of one of {', '.join(LOG_FORMATS)}. Got none. {advice}"
-
-
-def _finish(
-    responses: Responses,
-    assembly: dict[str, Any],
-    skipped: list[Skipped],
-    notes: list[str],
-    no_logs: list[str],
-    root: Path,
-) -> Logs:
-    """The responses with the report."""
-    unused = [Skipped(run.file, reason) for run, reason in assembly["skipped"]]
-    if unused and root.is_file():
-        raise InputError(unused[0].reason)
-    return Logs(
-        responses,
-        ImportReport(
-            runs=assembly["runs"],
-            skipped=(*skipped, *unused),
-            choices=tuple(assembly["choices"]),
-            notes=tuple(dict.fromkeys([*notes, *assembly["notes"]])),
-            no_logs=tuple(no_logs),
-        ),
-    )

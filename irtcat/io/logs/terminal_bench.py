@@ -42,10 +42,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         task = as_text(trial.get("task_id"), location, "task_id")
         item = run.item(task, sample=task, trust=2)
         count = run.next_trial(item)
-        if trial.get("is_resolved") is None:
-            run.unscored.append((item, count))
-        else:
-            run.add(item, trial["is_resolved"], METRIC, location=location, trial=count)
+        run.add_answer(item, trial.get("is_resolved"), METRIC, location=location, trial=count)
     yield run
 
 

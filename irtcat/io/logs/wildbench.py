@@ -26,7 +26,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     folders = [parent.name for parent in path.parents if parent.name.startswith(JUDGE)]
     judge = folders[0].removeprefix(JUDGE) if folders else NO_JUDGE
     runs: dict[str, Run] = {}
-    seen: set[tuple[str, str]] = set()
     for location, row in json_rows(path, request.max_bytes, "a judgement"):
         if row.keys() >= PAIRED:
             advice = "Give those with scores (score.v2)"
@@ -34,17 +33,14 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         model = as_text(row.get("model_test") or path.stem, location, "model_test")
         run = runs.setdefault(model, Run(TASK, model, str(path), ranges={METRIC: RANGE}))
         session = as_text(row.get("session_id"), location, "session_id")
-        if (model, session) in seen:
-            raise InputError(f"{location}: the session {shorten(session)} occurs twice.")
-        seen.add((model, session))
         turns = row.get("conversation_input")  # of which the last is the user's question
         question = part_of(turns[-1], "content") if isinstance(turns, list) and turns else None
         item = run.item(session, sample=session, trust=2, text=question)
+        if run.next_trial(item):
+            raise InputError(f"{location}: the session {shorten(session)} occurs twice.")
         score = row.get("score", part_of(row, "parsed_result", "score"))
-        if score in (None, "", "N/A"):
-            run.unscored.append((item, 0))
-        else:
-            run.add(item, score, METRIC, source=judge, location=location)
+        score = None if score in ("", "N/A") else score
+        run.add_answer(item, score, METRIC, source=judge, location=location)
     yield from runs.values()
 
 

@@ -194,7 +194,12 @@ class Dialect:
         return all(headers & set(needed.lower().split()) for needed in self.needs)
 
 
-MODEL = (Column("model", "model"), Column("itemtype", "model"))
+def by_role(**forms: str) -> tuple[Column, ...]:
+    """The columns of some roles, by their forms with blanks between them."""
+    return tuple(Column(form, role) for role, text in forms.items() for form in text.split())
+
+
+MODEL = by_role(model="model itemtype")
 
 DIALECTS: Registry[Dialect] = Registry(
     "irtcat.parameter_dialects",
@@ -204,27 +209,17 @@ DIALECTS: Registry[Dialect] = Registry(
         Dialect(
             "irt",
             "a, b, c, d and thresholds, as published; irtcat's tables; Fluid Benchmarking; catR",
-            (
-                Column("a", "slope"),
-                Column("a_{m}", "slope"),
-                Column("discrimination", "slope"),
-                Column("disc", "slope"),
-                Column("slope", "slope"),
-                Column("b", "difficulty"),
-                Column("difficulty", "difficulty"),
-                Column("diff", "difficulty"),
-                Column("b{k}", "threshold"),
-                Column("b_{k}", "threshold"),
-                Column("difficulty{k}", "threshold"),
-                Column("threshold{k}", "threshold"),
-                Column("intercept", "intercept"),
-                Column("c", "lower"),
-                Column("guessing", "lower"),
-                Column("d", "upper"),
-                Column("ak{k}", "score"),
-                Column("a{k}_{m}", "category_slope"),
-                Column("d{k}", "step"),
-                *MODEL,
+            by_role(
+                slope="a a_{m} discrimination disc slope",
+                difficulty="b difficulty diff",
+                threshold="b{k} b_{k} difficulty{k} threshold{k}",
+                intercept="intercept",
+                lower="c guessing",
+                upper="d",
+                score="ak{k}",
+                category_slope="a{k}_{m}",
+                step="d{k}",
+                model="model itemtype",
             ),
             ("b difficulty diff b1 b_1 difficulty1 threshold1 intercept a_1 a1_1 ak1",),
             scaling=True,
@@ -234,10 +229,7 @@ DIALECTS: Registry[Dialect] = Registry(
             "mirt",
             "mirt: `coef(fit, simplify = TRUE)$items`; mirtCAT; ATLAS",
             (
-                Column("a{m}", "slope"),
-                Column("d", "intercept"),
-                Column("g", "lower"),
-                Column("u", "upper"),
+                *by_role(slope="a{m}", intercept="d", lower="g", upper="u"),
                 Column("ak{k}", "score", first=0),
                 Column("d{k}", "step", first=0),
                 *MODEL,
@@ -249,11 +241,7 @@ DIALECTS: Registry[Dialect] = Registry(
             "mirt-irt",
             "mirt: `coef(fit, simplify = TRUE, IRTpars = TRUE)$items`",
             (
-                Column("a", "slope"),
-                Column("b", "difficulty"),
-                Column("g", "lower"),
-                Column("u", "upper"),
-                Column("b{k}", "threshold"),
+                *by_role(slope="a", difficulty="b", lower="g", upper="u", threshold="b{k}"),
                 Column("a{k}", "category_slope", first=0, shift=1, model="nominal"),
                 Column("c{k}", "step", first=0, shift=1, model="nominal"),
                 *MODEL,
@@ -263,21 +251,15 @@ DIALECTS: Registry[Dialect] = Registry(
         Dialect(
             "tam",
             "TAM: `fit$item`",
-            (
-                Column("B.Cat{k}.Dim{m}", "category_slope"),
-                Column("AXsi_.Cat{k}", "category_difficulty"),
-                Column("guess", "lower"),
+            by_role(
+                category_slope="B.Cat{k}.Dim{m}", category_difficulty="AXsi_.Cat{k}", lower="guess"
             ),
             ("axsi_.cat1", "b.cat1.dim1"),
         ),
         Dialect(
             "tam-irt",
             "TAM: `fit$item_irt`",
-            (
-                Column("alpha", "slope"),
-                Column("beta", "difficulty"),
-                Column("tau.Cat{k}", "offset"),
-            ),
+            by_role(slope="alpha", difficulty="beta", offset="tau.Cat{k}"),
             ("alpha", "beta"),
             model="gpcm",
         ),
@@ -285,14 +267,11 @@ DIALECTS: Registry[Dialect] = Registry(
             "catr",
             "catR: matrices of items with several categories",
             (
-                Column("alphaj", "slope"),
-                Column("bj", "difficulty"),
-                Column("lambdaj", "difficulty"),
+                *by_role(slope="alphaj", difficulty="bj lambdaj"),
                 Column("betaj{k}", "threshold", model="graded"),
                 Column("deltaj{k}", "offset", model="gpcm"),
                 Column("c{k}", "fall", model="graded"),
-                Column("alphaj{k}", "category_slope"),
-                Column("cj{k}", "step"),
+                *by_role(category_slope="alphaj{k}", step="cj{k}"),
             ),
             ("betaj1 deltaj1 bj cj1",),
             scaling=True,
@@ -300,12 +279,12 @@ DIALECTS: Registry[Dialect] = Registry(
         Dialect(
             "flexmirt",
             "flexMIRT: `-prm.txt`",
-            (
-                Column("a{m}", "slope"),
-                Column("intercept", "intercept"),
-                Column("logit_g", "logit_lower"),
-                Column("c{k}", "step"),
-                Column("category_a{k}", "category_slope"),
+            by_role(
+                slope="a{m}",
+                intercept="intercept",
+                logit_lower="logit_g",
+                step="c{k}",
+                category_slope="category_a{k}",
             ),
             ("a1 category_a1",),
             model="graded",
@@ -314,7 +293,7 @@ DIALECTS: Registry[Dialect] = Registry(
         Dialect(
             "promis",
             "PROMIS and NIH Toolbox calibrations of graded items",
-            (Column("a", "slope"), Column("CB{k}", "threshold")),
+            by_role(slope="a", threshold="CB{k}"),
             ("a", "cb1"),
             model="graded",
             first_code=1,
@@ -323,13 +302,12 @@ DIALECTS: Registry[Dialect] = Registry(
         Dialect(
             "py-irt",
             "py-irt: `best_parameters.json`",
-            (
-                Column("disc", "slope"),
-                Column("disc{m}", "slope"),
-                Column("diff", "difficulty"),
-                Column("intercept", "intercept"),
-                Column("lower", "lower"),
-                Column("upper", "upper"),
+            by_role(
+                slope="disc disc{m}",
+                difficulty="diff",
+                intercept="intercept",
+                lower="lower",
+                upper="upper",
             ),
             ("diff intercept",),
             file="py-irt",
@@ -337,41 +315,29 @@ DIALECTS: Registry[Dialect] = Registry(
         Dialect(
             "girth",
             "girth: `Discrimination`, `Difficulty` of items with several abilities",
-            (
-                Column("Discrimination{m}", "slope"),
-                Column("Difficulty", "intercept"),
-                Column("Difficulty{k}", "step"),
-            ),
+            by_role(slope="Discrimination{m}", intercept="Difficulty", step="Difficulty{k}"),
             ("discrimination1", "difficulty difficulty1"),
             model="graded",
         ),
         Dialect(
             "ltm",
             "ltm (R): `coef(fit)`",
-            (
-                Column("Dscrmn", "slope"),
-                Column("Dffclt", "difficulty"),
-                Column("Extrmt{k}", "threshold"),
-                Column("Gussng", "lower"),
-            ),
+            by_role(slope="Dscrmn", difficulty="Dffclt", threshold="Extrmt{k}", lower="Gussng"),
             ("dscrmn", "dffclt extrmt1"),
             model="graded",
         ),
         Dialect(
             "jscat",
             "jsCAT: stimuli with names in words (those with a, b, c, d are `irt`)",
-            (
-                Column("discrimination", "slope"),
-                Column("difficulty", "difficulty"),
-                Column("guessing", "lower"),
-                Column("slipping", "upper"),
+            by_role(
+                slope="discrimination", difficulty="difficulty", lower="guessing", upper="slipping"
             ),
             ("difficulty", "slipping"),
         ),
         Dialect(
             "reeval",
             "HELM reeval difficulties: z is an easiness, P = sigmoid(ability + z)",
-            (Column("request.prompt", "item"), Column("z", "intercept")),
+            by_role(item="request.prompt", intercept="z"),
             ("request.prompt", "z"),
             notes=("z is an easiness in HELM, so that the difficulty b is -z",),
         ),
