@@ -244,8 +244,7 @@ def resolve_duplicates(
         advice = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
         check_unique(name, ids, advice)
     if duplicates == "first":
-        first = {value: position for position, value in reversed(list(enumerate(ids.tolist())))}
-        keep = np.sort(np.fromiter(first.values(), dtype=np.intp))
+        keep = np.sort(np.unique(ids, return_index=True)[1])
         return ids[keep], keep
     return _with_suffixes(ids, set(counts)), None
 

@@ -65,11 +65,8 @@ class ArrayFile:
         if len(set(self.names)) < len(self.names):
             raise damaged("two arrays have the same name")
         self._members = dict(zip(self.names, members, strict=True))
-        self._unpacker, self._path, self._damaged = (
-            Unpacker(archive, str(path), most),
-            path,
-            damaged,
-        )
+        self._unpacker = Unpacker(archive, str(path), most)
+        self._path, self._damaged = path, damaged
 
     def __getitem__(self, name: str) -> np.ndarray:
         """An array; only this member is unpacked."""

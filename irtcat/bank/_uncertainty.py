@@ -8,7 +8,7 @@ divergence over the population replaces it. Curves of graded items are expected 
 their parameters, and replaced by the nearest of their model in the same way.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -225,20 +225,13 @@ def _nearest(
     return jax.vmap(of_item)(template, params, expected)
 
 
-class ExpectedItems(NamedTuple):
-    """Items whose parameters are known, and their covariances; 0 where they were expected."""
-
-    model: ItemModel
-    covariance: FloatArray
-
-
 def expected_graded(
     model: ItemModel,
     covariance: FloatArray,
     at: BoolArray,
     draws: ItemModel,
     population: Population,
-) -> ExpectedItems:
+) -> tuple[ItemModel, FloatArray]:
     """Items with several categories, some of them replaced by the nearest to the expected curves.
 
     Args:
@@ -257,7 +250,7 @@ def expected_graded(
         params[at] = _nearest(take(model, at), params[at], expected, theta, density)
     covariance = np.array(covariance)
     covariance[at] = 0.0
-    return ExpectedItems(unpack(model, params), covariance)
+    return unpack(model, params), covariance
 
 
 def _with_own_slopes(model: ItemModel, covariance: FloatArray) -> tuple[ItemModel, FloatArray]:
@@ -277,7 +270,7 @@ def _with_own_slopes(model: ItemModel, covariance: FloatArray) -> tuple[ItemMode
 
 def expected_logistic(
     model: ItemModel, covariance: FloatArray, at: BoolArray, population: Population
-) -> ExpectedItems:
+) -> tuple[ItemModel, FloatArray]:
     """Right/wrong items, some of them replaced by the nearest to the expected curves.
 
     Args:
@@ -305,7 +298,7 @@ def expected_logistic(
         params = params.copy()
         params[:, slope_columns[0]], params[:, column] = slope, intercept
         covariance[at] = 0.0
-        return ExpectedItems(unpack(model, params), covariance)
+        return unpack(model, params), covariance
     # Items with equal slopes have slopes of their own now.
     new = MODELS["2pl"].blank(Design(np.full(len(params), 2), 1, {}))
     order = {"slope": slope, "intercept": intercept}
@@ -316,4 +309,4 @@ def expected_logistic(
             if first in names and second in names:
                 wide[:, i, j] = covariance[:, names.index(first), names.index(second)]
     wide[at] = 0.0
-    return ExpectedItems(unpack(new, matrix), wide)
+    return unpack(new, matrix), wide

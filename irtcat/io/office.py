@@ -217,7 +217,8 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
         if name in options.subject_columns or asked & set(texts.values()):
             frame[name] = column.astype(object).map(lambda x, by=labels: by.get(x, x))
             continue
-        absent, texts = _without_answer(texts)
+        absent = [value for value, text in texts.items() if text in NO_ANSWER]
+        texts = {value: text for value, text in texts.items() if value not in absent}
         if absent and column.isin(absent).any():
             column = column.astype(object).where(~column.isin(absent), None)
             frame[name] = column
@@ -240,12 +241,6 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
             "choices, name the right ones with key="
         )
     return frame, "; ".join(parts)
-
-
-def _without_answer(texts: Mapping[Any, str]) -> tuple[list[Any], dict[Any, str]]:
-    """The values whose labels say that there is no answer, and the labels of the others."""
-    absent = [value for value, text in texts.items() if text in NO_ANSWER]
-    return absent, {value: text for value, text in texts.items() if value not in absent}
 
 
 def _are_labelled(column: pd.Series, texts: Mapping[Any, str]) -> bool:

@@ -1,6 +1,5 @@
 """py-irt's JSON lines: one object per subject with its responses by item."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,7 +34,8 @@ def read_pyirt(path: Path, duplicates: str = "refuse") -> Responses:
     subjects: list[str] = []
     lines: list[int] = []
     answers: list[dict[str, float]] = []
-    for line, record in _objects(path):
+    for line, raw, _ in numbered_lines(path):
+        record = parse_json(raw, f"{path}, line {line}")
         subjects.append(_subject(path, line, record))
         answers.append(_answers(path, line, record))
         lines.append(line)
@@ -64,12 +64,6 @@ def is_pyirt(path: Path) -> bool:
     """Whether the first line has one of py-irt's names; the line may lack the other."""
     raw = next(numbered_lines(path), (0, b"", False))[1]
     return b'"responses"' in raw or (b'"subject_id"' in raw and b'"item' not in raw)
-
-
-def _objects(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each line's object with its line number."""
-    for line, raw, _ in numbered_lines(path):
-        yield line, parse_json(raw, f"{path}, line {line}")
 
 
 def _subject(path: Path, line: int, record: Any) -> str:

@@ -223,9 +223,7 @@ def as_source(responses: Any) -> ResponseSource | None:
     """
     if isinstance(responses, ResponseSource):
         return responses
-    if is_dataset(responses):
-        return open_source(responses)
-    if isinstance(responses, (str, os.PathLike)):
+    if is_dataset(responses) or isinstance(responses, (str, os.PathLike)):
         return open_source(responses)
     if isinstance(responses, np.memmap):
         return _array_source(responses, "array", {})

@@ -366,21 +366,6 @@ def _ratio(value: float, se: float) -> float:
     return value / se if se > 0 else float(np.copysign(np.inf, value)) if value else 0.0
 
 
-class _Found(NamedTuple):
-    """The fields of a `Comparison` that depend on its scale."""
-
-    difference: float
-    lower: float
-    upper: float
-    centre: float
-    se: float
-    df: float
-    p_better: float
-    p_value: float
-    p_equivalent: float
-    run_se: float
-
-
 class _Open(NamedTuple):
     """What would settle an open verdict follows from it.
 
@@ -411,21 +396,22 @@ def _concluded(
     find = _difference if scale == "difference" else _relative
     found, still_open = find(design, level, margin)
     d, few = design.pair.difference, few_clusters(design.runs.clusters)
-    if np.isinf(found.upper):
+    if np.isinf(found["upper"]):
         flags.append("the old score may be 0: the ratio has no upper limit")
     if not d.any():
         flags.append("both gave the same answer to every item run")
-    verdict, p_rerun = verdict_of(found.lower, found.upper, margin), 1.0
+    verdict, p_rerun = verdict_of(found["lower"], found["upper"], margin), 1.0
     if few:
         verdict, are = "cannot tell", "1 cluster is" if few == 1 else f"{few} clusters are"
         flags.append(f"{are} too few for a verdict: {MIN_CLUSTERS} are needed")
     else:
-        p_rerun = _same_verdict(verdict, found.centre, still_open.half, margin, found.run_se)
+        centre, run_se = found["centre"], found["run_se"]
+        p_rerun = _same_verdict(verdict, centre, still_open.half, margin, run_se)
     more_items, more_repeats = _needed(design, still_open) if verdict == "cannot tell" else (0, 0)
     return Comparison(
         new=names[0],
         old=names[1],
-        **found._asdict(),
+        **found,
         verdict=verdict,
         more_items=more_items,
         n_items=len(d),
@@ -439,14 +425,14 @@ def _concluded(
         margin=margin,
         p_rerun=p_rerun,
         is_supported=not few,
-        detectable=margin + (still_open.q + float(ndtri(POWER))) * found.se,
+        detectable=margin + (still_open.q + float(ndtri(POWER))) * found["se"],
         more_repeats=more_repeats,
         scale=scale,
     )
 
 
-def _difference(design: PairDesign, level: float, margin: float) -> tuple[_Found, _Open]:
-    """The difference of the scores."""
+def _difference(design: PairDesign, level: float, margin: float) -> tuple[dict[str, Any], _Open]:
+    """The fields of a `Comparison` that depend on its scale: the difference of the scores."""
     estimate, parts, run_variance = design.at(1.0)
     d, k, n = design.pair.difference, len(design.pair.difference), design.pair.n_items
     lowest, highest = -1.0, 1.0
@@ -462,7 +448,7 @@ def _difference(design: PairDesign, level: float, margin: float) -> tuple[_Found
     if lowest > 0 or highest < 0:
         ratio = float(np.copysign(np.inf, lowest))  # whatever the items not run would give
         p_value = 0.0 if max(lowest, -highest) > margin else p_value
-    found = _Found(
+    found = dict(
         difference=difference,
         lower=min(lower, difference),
         upper=max(upper, difference),
@@ -499,7 +485,7 @@ def closing_of(pair: ModelPair, runs: PairRuns, margin: float, level: float) -> 
     return Closing(estimate.centre - half, estimate.centre + half, _probability(estimate.df, ratio))
 
 
-def _relative(design: PairDesign, level: float, margin: float) -> tuple[_Found, _Open]:
+def _relative(design: PairDesign, level: float, margin: float) -> tuple[dict[str, Any], _Open]:
     """The same for new / old - 1: all R for which the interval of new - R old holds 0."""
 
     def distance(ratio: float, sign: int) -> float:
@@ -534,7 +520,7 @@ def _relative(design: PairDesign, level: float, margin: float) -> tuple[_Found, 
     se, run_se = middle.se / old_score, float(np.sqrt(run_variance)) / old_score
     q = t_quantile(middle.df, 0.5 + level / 2)
     half = (upper - lower) / 2 if np.isfinite(upper) else q * se
-    found = _Found(
+    found = dict(
         difference=best - 1,
         lower=lower - 1,
         upper=upper - 1,

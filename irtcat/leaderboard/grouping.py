@@ -392,8 +392,8 @@ def _pair_values(
         open_ones = single * len(t) >= CERTAIN / (n + 1)
         inverse = np.divide(1, np.sqrt(variance), out=np.zeros(len(t)), where=variance > 0)
         if open_ones.any():
-            pairs = _Pairs(t, one, other, inverse)
-            found[open_ones] = _max_t(pairs.at(open_ones), spread, n, seed)
+            pairs = [values[open_ones] for values in (t, one, other, inverse)]
+            found[open_ones] = _max_t(pairs, spread, n, seed)
     else:
         found = holm(single) if adjust == "holm" else benjamini_hochberg(single)
     p = np.ones((len(score), len(score)))
@@ -401,28 +401,18 @@ def _pair_values(
     return p
 
 
-class _Pairs(NamedTuple):
-    """Pairs of models: statistic, the better and the other one, and 1 / SE of their difference."""
+def _max_t(pairs: list[Any], spread: GroupSpread, n: int, seed: int) -> FloatArray:
+    """Step-down p-values of pairs of models by draws from the bootstrap with Normal weights.
 
-    t: FloatArray
-    one: IntArray
-    other: IntArray
-    inverse: FloatArray
-
-    def at(self, pairs: Any) -> "_Pairs":
-        """Some of the pairs."""
-        return _Pairs(*(values[pairs] for values in self))
-
-
-def _max_t(pairs: _Pairs, spread: GroupSpread, n: int, seed: int) -> FloatArray:
-    """Step-down p-values by draws from the bootstrap with Normal weights.
+    Of each pair there are the statistic, the better and the other model, and 1 / SE of their
+    difference.
 
     The hypotheses are of both signs of each pair. Those of the wrong sign are never rejected: the
     greatest of them counts in each step.
     """
     rng = np.random.default_rng(seed)
-    order = np.argsort(pairs.t, kind="stable")
-    rising, one, other, inverse = pairs.at(order)
+    order = np.argsort(pairs[0], kind="stable")
+    rising, one, other, inverse = (values[order] for values in pairs)
     count = np.zeros(len(order), np.int64)
     units, done = len(spread.factor), 0
     while done < n:

@@ -193,10 +193,8 @@ def fit_trend(
         raise argument_error("families", "at least 3 families", str(units))
     t = years - years.mean()
     line = np.stack([np.ones(n), t], axis=1)
-    together = np.zeros((n, n))
-    if families is not None:
-        together = (families[:, None] == families).astype(float)
-    problem = _Problem(estimates, covariance, together, families is not None)
+    together = None if families is None else (families[:, None] == families).astype(float)
+    problem = _Problem(estimates, covariance, together)
     scale = scale or TrendScale(1.0, np.zeros(n), 0.0)
     sds, root = problem.fit(line)
     df = units - 2
@@ -235,17 +233,14 @@ def fit_trend(
 class _Problem:
     """The restricted likelihood of the two SDs."""
 
-    def __init__(
-        self, y: FloatArray, covariance: FloatArray, together: FloatArray, has_families: bool
-    ) -> None:
+    def __init__(self, y: FloatArray, covariance: FloatArray, together: FloatArray | None) -> None:
         self.y, self.covariance, self.together = y, covariance, together
-        self.has_families = has_families
         self.scale = float(np.std(y)) or 1.0
 
     def root(self, sds: FloatArray) -> FloatArray:
         """Cholesky factor of the covariance of the estimates around the line."""
         total = self.covariance + sds[0] ** 2 * np.eye(len(self.y))
-        if self.has_families:
+        if self.together is not None:
             total = total + sds[1] ** 2 * self.together
         return cholesky(total, lower=True)
 
@@ -260,7 +255,7 @@ class _Problem:
             return float(log_det + left @ left) / 2
 
         low, high = (float(np.log(end * self.scale)) for end in SD_BOUNDS)
-        size = 1 + self.has_families
+        size = 1 + (self.together is not None)
         starts = [np.full(size, np.log(share * self.scale)) for share in (0.05, 0.5)]
         found = [
             minimize(criterion, start, method="L-BFGS-B", bounds=[(low, high)] * size)

@@ -22,16 +22,8 @@ HARNESS_COLUMNS = {
 }
 """Columns of metadata by which harnesses know an item; the first one that exists is used."""
 
-CONDITIONS = {
-    "task": HARNESS_COLUMNS["task"],
-    "metric": ("metric",),
-    "filter": ("filter",),
-    "scorer": ("scorer",),
-    "num_fewshot": ("num_fewshot",),
-    "version": ("version",),
-    "hash": HARNESS_COLUMNS["hash"],
-    "text_hash": ("text_hash",),
-}
+_NAMES = ("task", "metric", "filter", "scorer", "num_fewshot", "version", "hash", "text_hash")
+CONDITIONS = {name: HARNESS_COLUMNS.get(name, (name,)) for name in _NAMES}
 """Columns of metadata of each condition; the first one that exists is used."""
 
 CONDITION_COLUMNS = ("metric", "filter", "scorer", "num_fewshot", "version", "text_hash")

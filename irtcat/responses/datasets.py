@@ -13,8 +13,6 @@ from irtcat.responses.responses import Responses, read_npz
 
 __all__ = ["available", "load"]
 
-BOCK_LIEBERMAN = "Bock & Lieberman (1970), Psychometrika 35, 179-197"
-
 
 def load(name: str) -> Responses:
     """Load a dataset by name.
@@ -94,23 +92,21 @@ class _Dataset:
     read: Callable[[Path], Responses]
 
 
+def _lsat(section: int) -> _Dataset:
+    """A section of the Law School Admission Test."""
+    return _Dataset(
+        subjects=1000,
+        items=5,
+        about=f"five items of section {section} of the Law School Admission Test",
+        source="Bock & Lieberman (1970), Psychometrika 35, 179-197",
+        file=f"lsat{section}.csv",
+        read=_read_patterns,
+    )
+
+
 DATASETS = {
-    "lsat6": _Dataset(
-        subjects=1000,
-        items=5,
-        about="five items of section 6 of the Law School Admission Test",
-        source=BOCK_LIEBERMAN,
-        file="lsat6.csv",
-        read=_read_patterns,
-    ),
-    "lsat7": _Dataset(
-        subjects=1000,
-        items=5,
-        about="five items of section 7 of the Law School Admission Test",
-        source=BOCK_LIEBERMAN,
-        file="lsat7.csv",
-        read=_read_patterns,
-    ),
+    "lsat6": _lsat(6),
+    "lsat7": _lsat(7),
     "digits_crowd": _Dataset(
         subjects=412,
         items=898,

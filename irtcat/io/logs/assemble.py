@@ -5,6 +5,8 @@ Runs must agree in the conditions of their answers where they answer the same it
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -303,12 +305,8 @@ def _note_documents(subjects: dict[str, Used], items: Items) -> list[str]:
 
 def _with_wrong(run: Run, answers: Answers) -> Answers:
     """The answers with 0 for every sample without a score."""
-    items, trials = np.array(run.unscored, np.int32).reshape(-1, 2).T
-    return Answers(
-        np.concatenate([answers.items, items]),
-        np.concatenate([np.nan_to_num(answers.values, nan=0.0), np.zeros(len(items))]),
-        None if answers.trials is None else np.concatenate([answers.trials, trials]),
-    )
+    scored = replace(answers, values=np.nan_to_num(answers.values, nan=0.0))
+    return scored.with_wrong(*np.array(run.unscored, np.int32).reshape(-1, 2).T)
 
 
 def _grades(used: Used, columns: Columns, preferences: Preferences) -> tuple[int, int] | None:
@@ -408,11 +406,8 @@ def _subjects(selected: Used, how: str) -> tuple[dict[str, Used], dict[str, str]
 
 def _unique(name: str, used_names: Mapping[str, Any]) -> str:
     """The name, with #2, #3, … appended if it is already used."""
-    number = 2
-    unique = name
-    while unique in used_names:
-        unique, number = f"{name}#{number}", number + 1
-    return unique
+    further = (f"{name}#{number}" for number in count(2))
+    return next(unique for unique in chain([name], further) if unique not in used_names)
 
 
 def _same_documents(items: Items) -> tuple[np.ndarray, int]:
@@ -683,9 +678,7 @@ def _about_subjects(subjects: dict[str, Used]) -> pd.DataFrame:
     rows = []
     for pairs in subjects.values():
         last = pairs[-1][0]
-        settings: dict[str, Any] = {}
-        for run, _ in pairs:
-            settings[run.task] = run.settings
+        settings = {run.task: run.settings for run, _ in pairs}
         rows.append(
             {
                 "model": last.model,

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,6 +117,15 @@ class Answers:
     trials: np.ndarray | None
     flaw: str = ""
     are_numbers: bool = True
+
+    def with_wrong(self, items: np.ndarray, trials: np.ndarray) -> "Answers":
+        """The answers, and 0 for trials of further items."""
+        return replace(
+            self,
+            items=np.concatenate([self.items, items]),
+            values=np.concatenate([self.values, np.zeros(len(items))]),
+            trials=None if self.trials is None else np.concatenate([self.trials, trials]),
+        )
 
 
 @dataclass(slots=True)

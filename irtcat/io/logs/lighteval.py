@@ -277,14 +277,11 @@ def _rows(path: Path) -> Iterator[_Row]:
         location = f"{path}, row {number}"
         doc = as_object(record.get("doc"), location, "doc")
         scores = as_object(record.get("metric"), location, "metric")
-        task = as_text(doc.get("task_name"), location, "doc.task_name")
-        name = as_text(doc.get("id"), location, "doc.id")
-        digest = document_hash({field: doc.get(field) for field in FIELDS[:-1]})
         yield _Row(
             number=number,
-            task=task,
-            id=name,
-            hash=digest,
+            task=as_text(doc.get("task_name"), location, "doc.task_name"),
+            id=as_text(doc.get("id"), location, "doc.id"),
+            hash=document_hash({field: doc.get(field) for field in FIELDS[:-1]}),
             text=clip(doc.get("query")),
             target=clip(_target(doc.get("choices"), doc.get("gold_index"))),
             scores=scores,

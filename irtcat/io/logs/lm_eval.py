@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +309,11 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         for metric, value in line.scores.items():
             run.add(position, value, metric, source=line.filter, location=line.location)
     if trust == UNORDERED and lines[0].doc_id is not None:
-        run.notes = (_order_note(path),)
+        run.notes = (
+            f"{path}: the document numbers are not in order, as for a run in batches, or as "
+            "lm-eval logs them for unsorted or repeated --samples; the documents' hashes were used "
+            "instead.",
+        )
     if results is None:
         run.model, run.name_source = path.parent.resolve().name, "folder"
         run.cut, run.lacks_results = cut_reason, True
@@ -324,14 +329,6 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         run.cut = cut_reason or _compare(path, run, results)
     _by_repeat(run, lines, numbers)
     yield run
-
-
-def _order_note(path: Path) -> str:
-    """The note about document numbers that are `UNORDERED`."""
-    return (
-        f"{path}: the document numbers are not in order, as for a run in batches, or as lm-eval "
-        "logs them for unsorted or repeated --samples; the documents' hashes were used instead."
-    )
 
 
 def spread_stamp(stamp: str) -> str:
@@ -536,11 +533,8 @@ def _trust(ids: list[int | None]) -> int:
     longest = max(len(output) for output in outputs)
     if len(outputs) > MAX_PROCESSES or longest - min(len(output) for output in outputs) > 1:
         return UNORDERED
-    table = np.full((longest, len(outputs)), -1)
-    for process, output in enumerate(outputs):
-        table[: len(output), process] = output
-    interleaved = table.ravel()
-    interleaved = interleaved[interleaved >= 0]
+    rounds = np.array(list(zip_longest(*outputs, fillvalue=-1))).ravel()
+    interleaved = rounds[rounds >= 0]
     return INTERLEAVED if (np.diff(interleaved) > 0).all() else UNORDERED
 
 

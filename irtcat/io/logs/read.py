@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from irtcat._files.reading import MOST_BYTES, check_path
 from irtcat.io.logs.assemble import RUNS, UNSCORED, assemble
 from irtcat.io.logs.choose import OptionChoice, Preference, Preferences, ScoreScales
 from irtcat.io.logs.find import LOG_FORMATS, find_logs
-from irtcat.io.logs.format import Answers, Items, LogFormat, Request, Run, Skipped, by_group
+from irtcat.io.logs.format import Items, LogFormat, Request, Run, Skipped, by_group
 from irtcat.io.logs.values import CutError, MissingExtraError
 from irtcat.responses import Responses
 from irtcat.responses._conditions import MISMATCH
@@ -103,7 +103,8 @@ def complete_lists(runs: list[Run]) -> list[str]:
         named = np.unique(np.concatenate([a.items for run in group for a in run.columns.values()]))
         for run in lists:
             for column, answers in run.columns.items():
-                run.columns[column] = _with_others_wrong(answers, named)
+                others = np.setdiff1d(named, answers.items).astype(np.int32)
+                run.columns[column] = answers.with_wrong(others, np.zeros_like(others))
         if all((answers.values == 1).all() for run in group for answers in run.columns.values()):
             advice = "Give the lists of several runs, or reports with the others too"
             raise InputError(f"{group[0].file}: only resolved items are listed. {advice}.")
@@ -113,14 +114,6 @@ def complete_lists(runs: list[Run]) -> list[str]:
             "are of these."
         )
     return notes
-
-
-def _with_others_wrong(answers: Answers, named: np.ndarray) -> Answers:
-    """The answers, with 0 for each other item that is named."""
-    others = np.setdiff1d(named, answers.items).astype(np.int32)
-    values = np.concatenate([answers.values, np.zeros(len(others))])
-    items = np.concatenate([answers.items, others])
-    return replace(answers, items=items, values=values, trials=np.zeros(len(items), np.int32))
 
 
 def without_copies(runs: list[Run], skipped: list[Skipped]) -> list[Run]:
