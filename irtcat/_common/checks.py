@@ -225,11 +225,11 @@ def _id_text(value: Any) -> str:
 
 def resolve_duplicates(
     name: str, ids: np.ndarray, duplicates: str
-) -> tuple[np.ndarray, np.ndarray | None]:
+) -> tuple[np.ndarray, np.ndarray | slice]:
     """Make ids unique: raise, keep the first of each, or rename the later ones to ``id#2``.
 
     Returns:
-        The unique ids, and the positions to keep (None: all).
+        The unique ids, and the positions to keep, as an index.
 
     Example:
         >>> ids, keep = resolve_duplicates("item_ids", np.array(["a", "b", "a"]), "suffix")
@@ -239,14 +239,14 @@ def resolve_duplicates(
     check_choice("duplicates", duplicates, DUPLICATES)
     counts = Counter(ids.tolist())
     if len(counts) == len(ids):
-        return ids, None
+        return ids, slice(None)
     if duplicates == "refuse":
         advice = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
         check_unique(name, ids, advice)
     if duplicates == "first":
         keep = np.sort(np.unique(ids, return_index=True)[1])
         return ids[keep], keep
-    return _with_suffixes(ids, set(counts)), None
+    return _with_suffixes(ids, set(counts)), slice(None)
 
 
 def check_unique(name: str, ids: np.ndarray, advice: str = "") -> np.ndarray:

@@ -74,10 +74,9 @@ def from_frame(
     responses = from_wide(frame, name, options, origin, rows, header)
     if not about:
         return responses
-    _, kept = resolve_duplicates(
-        "subject_ids", np.array([str(label) for label in frame.index], object), options.duplicates
-    )
-    known = (known if kept is None else known.iloc[kept]).set_axis(list(about), axis=1)
+    labels = np.array([str(label) for label in frame.index], object)
+    kept = resolve_duplicates("subject_ids", labels, options.duplicates)[1]
+    known = known.iloc[kept].set_axis(list(about), axis=1)
     return replace(responses, subjects=known.set_axis(responses.subjects.index, axis=0))
 
 

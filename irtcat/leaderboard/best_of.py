@@ -68,8 +68,8 @@ class Best:
 
     def to_frame(self) -> pd.DataFrame:
         """One row, indexed by the model."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("name", "flags")]
-        row = {name: getattr(self, name) for name in names} | {"flag": "; ".join(self.flags)}
+        row = {name: value for name, value in vars(self).items() if name not in ("name", "flags")}
+        row["flag"] = "; ".join(self.flags)
         return pd.DataFrame([row], index=pd.Index([self.name], name="model"))
 
 

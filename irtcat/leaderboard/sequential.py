@@ -171,8 +171,8 @@ class SequentialComparison:
 
     def to_frame(self) -> pd.DataFrame:
         """One row, indexed by the new model's id; differences in score units."""
-        names = [name for name in self.__dataclass_fields__ if name not in ("new", "flags")]
-        row = {name: getattr(self, name) for name in names} | {"flag": "; ".join(self.flags)}
+        row = {name: value for name, value in vars(self).items() if name not in ("new", "flags")}
+        row["flag"] = "; ".join(self.flags)
         return pd.DataFrame([row], index=pd.Index([self.new], name="new"))
 
 

@@ -223,18 +223,13 @@ class Responses:
         except ResponseError as error:
             raise _with_ids(error, rows, columns) from None
         trial_matrix = None if trials is None else _trials.spread_trials(trials, rows, columns)
-        rows, keep = resolve_duplicates("subject_ids", rows, duplicates)
-        if keep is not None:
-            values, subject_metadata = values[keep], subject_metadata.iloc[keep]
-            trial_matrix = None if trial_matrix is None else trial_matrix[keep]
-        columns, keep = resolve_duplicates("item_ids", columns, duplicates)
-        if keep is not None:
-            values, item_metadata = values[:, keep].copy(), item_metadata.iloc[keep]
-            trial_matrix = None if trial_matrix is None else trial_matrix[:, keep]
+        rows, kept = resolve_duplicates("subject_ids", rows, duplicates)
+        columns, among = resolve_duplicates("item_ids", columns, duplicates)
+        subject_metadata, item_metadata = subject_metadata.iloc[kept], item_metadata.iloc[among]
         subject_metadata.index = pd.Index(rows, dtype=object, name="subject")
         item_metadata.index = pd.Index(columns, dtype=object, name="item")
         responses = cls(
-            values=values,
+            values=np.ascontiguousarray(values[kept][:, among]),
             subject_ids=rows,
             item_ids=columns,
             n_categories=len(codes),
@@ -242,7 +237,9 @@ class Responses:
             subjects=subject_metadata,
             items=item_metadata,
         )
-        return responses if trial_matrix is None else responses.with_trials(trial_matrix)
+        if trial_matrix is None:
+            return responses
+        return responses.with_trials(trial_matrix[kept][:, among])
 
     @classmethod
     def from_long(
@@ -400,10 +397,11 @@ class Responses:
         responses = cls.from_array(means, rows, columns, subjects, items, duplicates)
         if counts.max() < 2:
             return responses
-        for axis, (name, ids) in enumerate((("subject_ids", rows), ("item_ids", columns))):
-            _, keep = resolve_duplicates(name, ids, duplicates)
-            if keep is not None:
-                means, counts, cube = (x.take(keep, axis) for x in (means, counts, cube))
+        kept = resolve_duplicates("subject_ids", rows, duplicates)[1]
+        among = resolve_duplicates("item_ids", columns, duplicates)[1]
+        means, counts, cube = (
+            np.ascontiguousarray(x[kept][:, among]) for x in (means, counts, cube)
+        )
         return replace(responses, values=means, trials=counts, trial_values=cube)
 
     def with_trials(self, trials: Any) -> "Responses":
@@ -843,16 +841,11 @@ def read_npz(
 def _with_choices(responses: Responses, cells: _table.CellMatrix, duplicates: str) -> Responses:
     """Responses with the choices of their table."""
     assert cells.choices is not None
-    codes, keys = cells.choices.codes, np.array(cells.choices.keys, dtype=object)
-    for axis, (name, ids) in enumerate(
-        (("subject_ids", cells.subjects), ("item_ids", cells.items))
-    ):
-        _, keep = resolve_duplicates(name, ids, duplicates)
-        if keep is not None:
-            codes, keys = codes.take(keep, axis), keys[keep] if axis else keys
-    labels = cells.choices.labels
-    items = responses.items.assign(key=keys)
-    return replace(responses, choices=codes, choice_labels=labels, items=items)
+    kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)[1]
+    among = resolve_duplicates("item_ids", cells.items, duplicates)[1]
+    codes = np.ascontiguousarray(cells.choices.codes[kept][:, among])
+    items = responses.items.assign(key=np.array(cells.choices.keys, dtype=object)[among])
+    return replace(responses, choices=codes, choice_labels=cells.choices.labels, items=items)
 
 
 def _in_codes(matrix: np.ndarray, words: dict[str, float]) -> np.ndarray:
@@ -992,9 +985,8 @@ def responses_of(
             options.pop("codes")
             responses = Responses.from_trials(cells.scores, *ids, duplicates=duplicates, **options)
         if cells.about is not None:
-            _, kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)
-            about = cells.about if kept is None else cells.about.iloc[kept]
-            about = about.set_axis(responses.subjects.index, axis=0)
+            kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)[1]
+            about = cells.about.iloc[kept].set_axis(responses.subjects.index, axis=0)
             responses = replace(responses, subjects=about)
         if cells.choices is not None:
             responses = _with_choices(responses, cells, duplicates)
