@@ -170,6 +170,29 @@ def fit_score_factors(y: FloatArray, features: FloatArray, rank: int) -> ScoreFa
     return _FactorIterations(y, features, rank).run()
 
 
+def posterior_abilities(
+    y: FloatArray,
+    precision: FloatArray,
+    loadings: FloatArray,
+    moments: FloatArray,
+    prior: FloatArray,
+) -> Abilities:
+    """Posterior of factor scores with prior covariance I.
+
+    Args:
+        y: models x benchmarks.
+        precision: of the residual of each cell; 0 where the score is missing.
+        loadings: means, the intercept first.
+        moments: second moments of intercept and loadings.
+        prior: means of the factor scores (models x factors).
+    """
+    rank = prior.shape[1]
+    information = _contract(precision, moments[:, 1:, 1:]).reshape(-1, rank, rank)
+    cov = np.linalg.inv(information + np.eye(rank))
+    target = (precision * y) @ loadings[:, 1:] - precision @ moments[:, 1:, 0] + prior
+    return Abilities(np.einsum("nkl,nl->nk", cov, target), cov)
+
+
 class _FactorIterations:
     """The state of a fit; each step maximises the bound over its own quantities."""
 
@@ -273,13 +296,10 @@ class _FactorIterations:
         self.weight_rate = (DF + self.shape / self.rate * self._squared_residuals()) / 2
 
     def update_abilities(self) -> None:
-        """Factor scores of each model (prior covariance I), then coefficients of the features."""
-        cells, moments, prior = self.cell_precision, self.moments, self.x @ self.b
-        rank = prior.shape[1]
-        information = _contract(cells, moments[:, 1:, 1:]).reshape(-1, rank, rank)
-        cov = np.linalg.inv(information + np.eye(rank))
-        target = (cells * self.y) @ self.loadings[:, 1:] - cells @ moments[:, 1:, 0] + prior
-        self.abilities = Abilities(np.einsum("nkl,nl->nk", cov, target), cov)
+        """Factor scores of each model, then the coefficients of the features."""
+        self.abilities = posterior_abilities(
+            self.y, self.cell_precision, self.loadings, self.moments, self.x @ self.b
+        )
         self.b = self.b_cov @ (self.x.T @ self.abilities.mean)
 
     def bound(self) -> float:
