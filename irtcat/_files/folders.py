@@ -17,6 +17,18 @@ MANIFEST, LOCK = "manifest.json", ".lock"
 FOLDER = FileFormat("irtcat-folder", "a manifest of irtcat", "Give another folder.")
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder where there is none.
+
+    Raises:
+        InputError: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be created ({error.strerror or error}).") from None
+
+
 class OutputFolder:
     """A folder of results with a manifest of the files that irtcat wrote.
 
@@ -86,16 +98,8 @@ class OutputFolder:
             InputError: it cannot be created or written.
         """
         self.about = dict(about or {})
-        self._make_path()
+        make_folder(self.path)
         self._write()
-
-    def _make_path(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"{self.path}: cannot be created ({error.strerror or error})."
-            ) from None
 
     def _write(self) -> None:
         document = {**FOLDER.head, "kind": self.kind, "about": self.about, "files": self.files}
@@ -128,7 +132,7 @@ class OutputFolder:
         self.check(names)
         new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         try:
-            self._make_path()
+            make_folder(self.path)
             with ExitStack() as stack:
                 yield {name: stack.enter_context(replacing(self.path / name)) for name in names}
                 self.add(names)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import InputError, argument_error
+from irtcat._common.checks import argument_error
+from irtcat._files.folders import make_folder
 from irtcat._files.writing import replacing
 from irtcat.responses import Responses
 from irtcat.responses._conditions import condition_text
@@ -121,10 +122,7 @@ def _write(
     rows = _rows(responses, columns, evaluation, about)
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in rows).encode()
     target = root / _safe(task) / _safe(developer) / _safe(model.removeprefix(f"{developer}/"))
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be created ({error.strerror or error}).") from None
+    make_folder(target)
     files = [target / f"{name}.json", target / f"{name}_samples.jsonl"]
     document = _document(evaluation, developer, responses, row, about)
     document["evaluation_results"][0]["score_details"] = {

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,6 @@ from irtcat.responses.wide import form_of, has_first_item, has_ids, read_wide
 
 ROWS_ARE_SUBJECTS = "one row per subject"
 ROWS_ARE_ITEMS = "one row per item, transposed"
-
-
-def from_file(frame: pd.DataFrame, path: Path, options: ReadingOptions, rows: RowName) -> Responses:
-    """Responses of a table that was read from a file; see `from_frame`."""
-    return from_frame(frame, str(path), options, rows, "table")
 
 
 def from_frame(

@@ -14,7 +14,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, one_line, shorten
 from irtcat._common.lazy import optional_module
 from irtcat._files.reading import MOST_BYTES, allowed_bytes, opened, too_large
-from irtcat.io.frames import from_file
+from irtcat.io.frames import from_frame
 from irtcat.responses import Responses
 from irtcat.responses._cells import folded, scale_of
 from irtcat.responses._key import KEY_ROWS, Key, key_of_rows
@@ -73,7 +73,7 @@ def read_excel(
     sheet = sheets[options.sheet or others[0]]
     if len(keys) == 1 and options.key is None and not options.words:
         options = replace(options, key=_key(sheets[keys[0]], path))
-    return from_file(sheet.frame, path, options, sheet.rows)
+    return from_frame(sheet.frame, str(path), options, sheet.rows, "table")
 
 
 def read_labelled(
@@ -90,7 +90,7 @@ def read_labelled(
     options = options or ReadingOptions()
     sheet = _labelled(path, max_bytes)
     frame, said = _by_labels(sheet, options)
-    responses = from_file(frame, path, options, sheet.rows)
+    responses = from_frame(frame, str(path), options, sheet.rows, "table")
     if said:
         warnings.warn(f"{path}: {said}.", UserWarning, stacklevel=4)
     return replace(responses, origin="; ".join(filter(None, [responses.origin, said])))
@@ -217,8 +217,7 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
         if name in options.subject_columns or asked & set(texts.values()):
             frame[name] = column.astype(object).map(lambda x, by=labels: by.get(x, x))
             continue
-        absent = [value for value, text in texts.items() if text in NO_ANSWER]
-        texts = {value: text for value, text in texts.items() if value not in absent}
+        absent, texts = _without_answer(texts)
         if absent and column.isin(absent).any():
             column = column.astype(object).where(~column.isin(absent), None)
             frame[name] = column
@@ -241,6 +240,12 @@ def _by_labels(sheet: Sheet, options: ReadingOptions) -> tuple[pd.DataFrame, str
             "choices, name the right ones with key="
         )
     return frame, "; ".join(parts)
+
+
+def _without_answer(texts: Mapping[Any, str]) -> tuple[list[Any], dict[Any, str]]:
+    """The values whose labels say that there is no answer, and the labels of the others."""
+    absent = [value for value, text in texts.items() if text in NO_ANSWER]
+    return absent, {value: text for value, text in texts.items() if value not in absent}
 
 
 def _are_labelled(column: pd.Series, texts: Mapping[Any, str]) -> bool:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat._files.reading import MOST_BYTES, numbered_lines, parse_json, read_json
-from irtcat.io.frames import from_file
+from irtcat.io.frames import from_frame
 from irtcat.responses import Responses, long_responses
 from irtcat.responses._table import (
     ITEM_NAMES,
@@ -62,14 +62,13 @@ def read_json_lines(
     # As objects: a float among whole numbers would make all of them floats, and large ids equal.
     frame = pd.DataFrame(records, dtype=object)
     options = options or ReadingOptions()
-    return from_file(frame, path, options, places.__getitem__)
+    return from_frame(frame, str(path), options, places.__getitem__, "table")
 
 
 def json_columns(path: Path) -> tuple[str, ...]:
     """The columns of a table of JSON."""
     records = json_records(path, MOST_BYTES)[1]
-    names = dict.fromkeys(name for row in records if isinstance(row, dict) for name in row)
-    return tuple(names)
+    return tuple(dict.fromkeys(name for row in records if isinstance(row, dict) for name in row))
 
 
 def json_records(path: Path, max_bytes: int) -> tuple[list[str], list[Any]]:

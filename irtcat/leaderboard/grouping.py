@@ -235,13 +235,12 @@ def groups(
         flags.append(f"more than {MAX_LETTERS} groups: only the rank intervals are given")
         members = np.zeros((0, len(score)), bool)
     index = pd.Index(data.subject_ids[order], dtype=object, name="subject")
-    rounded = np.round(score[order], 12)
     table = pd.DataFrame(
         {
             "score": score[order],
             "lower": lower[order],
             "upper": upper[order],
-            "rank": 1 + np.searchsorted(-rounded, -rounded),
+            "rank": 1 + np.searchsorted(-score[order], -score[order]),
             "rank_lower": 1 + better,
             "rank_upper": len(score) - worse,
             "letters": letters_of(members),

@@ -631,7 +631,8 @@ def _close(pairs: PairVariances, gap: float, flags: list[str]) -> PairVariances:
     if len(keep) < FEWEST_PAIRS:
         keep = np.argsort(pairs.gap, kind="stable")[:FEWEST_PAIRS]
         flags.append(f"few pairs are close: the closest {len(keep)} are used")
-    selected = PairVariances(*(values[keep] for values in pairs[:5]))
+    by_pair: Any = [values[keep] for values in pairs[:5]]
+    selected = PairVariances(*by_pair)
     # S^2 is centred at the pair's mean difference; centred at a gap of `gap` it is this.
     about_gap = np.maximum(selected.variance + selected.gap**2 - gap**2, 0)
     if (selected.variance == 0).any():

@@ -84,7 +84,8 @@ def read_long(
         row = int(order[conflicting][-1])
         earlier = table.cell(_first_like(row, answered, at), columns[2])
         twice = f"subject {shorten(subjects[rows[row]])} and item {shorten(items[cols[row]])}"
-        _fail_twice(table, columns[2], row, earlier, twice, None if labels is None else labels[row])
+        advice = _twice_advice(earlier, twice, None if labels is None else labels[row])
+        table.fail(row, columns[2], "the same response as before", advice)
 
     def fail(row: int, column: int, expected: str, advice: str) -> NoReturn:
         source = int(np.argmax((rows == row) & (cols == column) & ~np.isnan(numbers)))
@@ -127,20 +128,13 @@ def _roles(table: SourceTable, columns: tuple[int, ...]) -> str:
     return ", ".join(f"{role} = {table.header[column]}" for role, column in roles)
 
 
-def _fail_twice(
-    table: SourceTable,
-    column: int,
-    row: int,
-    earlier: tuple[str, str],
-    pair: str,
-    trial: str | None,
-) -> NoReturn:
-    """Raise for a response that differs from an earlier one of the same pair, or trial of it."""
+def _twice_advice(earlier: tuple[str, str], pair: str, trial: str | None) -> str:
+    """What to do about a response that differs from an earlier one of its pair, or trial of it."""
     twice = pair if trial is None else f"{pair} in trial {trial}"
     advice = f'{twice} have {shorten(earlier[1])} in {earlier[0]}. duplicates="first" keeps that.'
     if trial is None:
         advice += " If they are repeated trials, name the column of their numbers with trial=."
-    table.fail(row, column, "the same response as before", advice)
+    return advice
 
 
 def _items_of(

@@ -61,5 +61,4 @@ ALPACA_EVAL = LogFormat(
     "https://github.com/tatsu-lab/alpaca_eval",
     column="scorer",
     samples="names",
-    unit="annotations",
 )

@@ -54,5 +54,4 @@ BIGCODEBENCH = LogFormat(
     "results of BigCodeBench (``*_eval_results.json``)",
     "https://github.com/bigcode-project/bigcodebench",
     samples="names",
-    unit="results",
 )

@@ -95,5 +95,4 @@ EVALPLUS = LogFormat(
     "results of EvalPlus (``*eval_results.json``)",
     "https://github.com/evalplus/evalplus",
     samples="names",
-    unit="results",
 )

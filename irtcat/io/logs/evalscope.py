@@ -141,5 +141,4 @@ EVALSCOPE = LogFormat(
     is_beside=lambda file: (
         file.path.parent.parent.name == REPORTS and {"dataset_name", "metrics"} <= file.keys
     ),
-    unit="reviews",
 )

@@ -379,7 +379,7 @@ class LogFormat:
         samples: what samples are called by: "names" (items stay in the order of the log), "numbers"
             (they are sorted by them), or "documents" (numbers that also identify items without
             hashes in other logs).
-        unit: what the files are called in messages.
+        unit: what the files are called in messages about results files.
     """
 
     name: str

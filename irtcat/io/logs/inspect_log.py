@@ -224,14 +224,10 @@ def _add_samples(run: Run, log: _Log) -> None:
         for scorer, score in as_object(scores, location, "scores").items():
             if "value" not in as_object(score, location, f"the score {scorer}"):
                 raise InputError(f"{location}: the score {scorer} has no value.")
-            for metric, value in _named_values(score["value"]):
-                run.add(item, value, metric, source=scorer, location=location, trial=epoch)
-
-
-def _named_values(value: Any) -> list[tuple[str, Any]]:
-    """Split a score into named numbers: the entries of a dict, else one without a name."""
-    named = value if isinstance(value, dict) else {"": value}
-    return [(str(name), _number(entry)) for name, entry in named.items()]
+            named = score["value"] if isinstance(score["value"], dict) else {"": score["value"]}
+            for metric, value in named.items():
+                number = _number(value)
+                run.add(item, number, str(metric), source=scorer, location=location, trial=epoch)
 
 
 def _number(value: Any) -> Any:

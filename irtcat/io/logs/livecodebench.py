@@ -59,5 +59,4 @@ LIVECODEBENCH = LogFormat(
     "results of LiveCodeBench (``MODEL/*_eval_all.json``)",
     "https://livecodebench.github.io",
     samples="names",
-    unit="results",
 )

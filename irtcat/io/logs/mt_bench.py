@@ -58,5 +58,4 @@ MT_BENCH = LogFormat(
     "https://github.com/lm-sys/FastChat/tree/main/fastchat/llm_judge",
     column="scorer",
     samples="names",
-    unit="judgements",
 )

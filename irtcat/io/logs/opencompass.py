@@ -75,5 +75,4 @@ OPENCOMPASS = LogFormat(
     _read,
     "results of OpenCompass, run with ``--dump-eval-details`` (``results/MODEL/DATASET.json``)",
     "https://opencompass.readthedocs.io",
-    unit="results",
 )

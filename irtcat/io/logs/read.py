@@ -350,7 +350,7 @@ def read_logs(
         progress(len(logs), len(logs), "matrix")
     all_runs = without_copies(tree.runs, skipped)
     if not all_runs:
-        raise InputError(_failure(root, names, skipped, tree.unread_tasks, notes))
+        raise InputError(_failure(root, tree, notes))
     scales.convert(all_runs)
     notes += complete_lists(all_runs)
     for row, request in requests.items():
@@ -395,21 +395,14 @@ def _task_names(tasks: Any) -> frozenset[str]:
     return names
 
 
-def _failure(
-    root: Path,
-    names: Collection[str],
-    skipped: list[Skipped],
-    unread_tasks: set[str],
-    notes: list[str],
-) -> str:
+def _failure(root: Path, tree: RunsOfTree, notes: list[str]) -> str:
     """The message if no log can be used."""
+    skipped = tree.skipped
     reasons = " ".join(file.reason for file in skipped[:3])
     more = f" {len(skipped) - 3} more files were skipped." if len(skipped) > 3 else ""
-    if names and unread_tasks:
-        requested = ", ".join(sorted(names))
-        message = (
-            f"{root}: no log is of the tasks {requested}. Got {shorten(sorted(unread_tasks))}."
-        )
+    if tree.unread_tasks:
+        requested, got = ", ".join(sorted(tree.names)), shorten(sorted(tree.unread_tasks))
+        message = f"{root}: no log is of the tasks {requested}. Got {got}."
         return f"{message} Skipped: {reasons}{more}" if skipped else message
     if skipped:
         return f"{root}: no log can be used. {reasons}{more}"

@@ -102,5 +102,4 @@ SWE_BENCH = LogFormat(
     "reports of SWE-bench (MODEL.RUN.json, ``results/results.json``) and others with resolved_ids",
     "https://www.swebench.com",
     samples="names",
-    unit="report",
 )

@@ -54,5 +54,4 @@ TERMINAL_BENCH = LogFormat(
     "https://www.tbench.ai",
     is_beside=lambda file: file.path.name == METADATA,
     samples="names",
-    unit="results",
 )

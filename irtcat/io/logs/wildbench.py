@@ -52,5 +52,4 @@ WILDBENCH = LogFormat(
     "https://github.com/allenai/WildBench",
     column="scorer",
     samples="names",
-    unit="judgements",
 )

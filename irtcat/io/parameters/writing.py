@@ -274,10 +274,6 @@ VIEWS: dict[str, Callable[[FormItems], Values]] = {
 """The numbers of each role."""
 
 
-def _write_table(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
-    return write_csv(table, path)
-
-
 def _write_pyirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
     """The document of py-irt; without abilities, which a bank does not have."""
     names = {"lower": "3pl", "upper": "4pl"}
@@ -333,7 +329,7 @@ def _write_flexmirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
 
 
 WRITERS: dict[str, Callable[[pd.DataFrame, ItemBank, Path], Path]] = {
-    "table": _write_table,
+    "table": lambda table, bank, path: write_csv(table, path),
     "py-irt": _write_pyirt,
     "prm": _write_flexmirt,
 }
