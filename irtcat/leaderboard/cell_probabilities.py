@@ -33,6 +33,7 @@ from irtcat.prediction.logistic_factors import (
     fit_logistic_factors,
 )
 from irtcat.responses import Responses
+from irtcat.responses._frames import cells_table
 from irtcat.scoring import score
 
 DIMS = 12
@@ -91,18 +92,11 @@ class Cells:
             whether the subject or the item has no answer, so that the probability is that of a
             typical one (with its features, if there are any).
         """
-        n, m = self.probability.shape
         observed = self.observed
         has_none = ~(observed.any(axis=1, keepdims=True) & observed.any(axis=0, keepdims=True))
-        columns = {
-            "subject": np.repeat(self.subject_ids, m),
-            "item": np.tile(self.item_ids, n),
-            "probability": self.probability.ravel(),
-            "answer": self.answers.ravel(),
-            "observed": observed.ravel(),
-            "from_prior": has_none.ravel(),
-        }
-        return pd.DataFrame(columns)
+        values = {"probability": self.probability, "answer": self.answers}
+        values |= {"observed": observed, "from_prior": has_none}
+        return cells_table({"subject": self.subject_ids, "item": self.item_ids}, values)
 
 
 class CellTask(NamedTuple):

@@ -26,7 +26,7 @@ from irtcat._common.dates import as_years
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.features import check_features, design_of
 from irtcat.leaderboard.score_factors import DF, Abilities, ScoreFactors, fit_score_factors
-from irtcat.responses._frames import as_pandas
+from irtcat.responses._frames import as_pandas, cells_table
 
 LONG = ("model", "benchmark", "score")
 """Columns of a table with a row for each score."""
@@ -335,16 +335,8 @@ class Completion:
         Returns:
             model, benchmark, score, lower, upper, observed.
         """
-        n, n_benchmarks = self.score.shape
-        columns = {
-            "model": np.repeat(self.models, n_benchmarks),
-            "benchmark": np.tile(self.benchmarks, n),
-            "score": self.score.ravel(),
-            "lower": self.lower.ravel(),
-            "upper": self.upper.ravel(),
-            "observed": self.observed.ravel(),
-        }
-        return pd.DataFrame(columns)
+        values = {name: getattr(self, name) for name in ("score", "lower", "upper", "observed")}
+        return cells_table({"model": self.models, "benchmark": self.benchmarks}, values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.compared_models import groups_of
 from irtcat.leaderboard.completion import RANK, Completion, completed, fitted_factors
 from irtcat.leaderboard.trends import Dated, Trend, TrendScale
+from irtcat.responses._frames import cells_table
 
 ALL = "all"
 """Name of the index over all domains."""
@@ -91,16 +92,9 @@ class Index:
         Returns:
             domain, model, index, lower, upper.
         """
-        n = len(self.models)
         lower, upper = _ends(self.draws, self.level)
-        columns = {
-            "domain": np.repeat(self.domains, n),
-            "model": np.tile(self.models, len(self.domains)),
-            "index": self.value.ravel(),
-            "lower": lower.ravel(),
-            "upper": upper.ravel(),
-        }
-        return pd.DataFrame(columns)
+        values = {"index": self.value, "lower": lower, "upper": upper}
+        return cells_table({"domain": self.domains, "model": self.models}, values)
 
     def trend(
         self,

@@ -121,6 +121,18 @@ def imported(library: str) -> Any:
     return optional_module(library, f"This needs {library}. Install it: pip install {library}.")
 
 
+def cells_table(ids: dict[str, Any], values: dict[str, np.ndarray]) -> pd.DataFrame:
+    """Matrices as columns of a table with a row for each cell.
+
+    Args:
+        ids: name and ids of the rows, and of the columns.
+        values: matrices by name.
+    """
+    (first, rows), (second, columns) = ids.items()
+    known = {first: np.repeat(rows, len(columns)), second: np.tile(columns, len(rows))}
+    return pd.DataFrame(known | {name: matrix.ravel() for name, matrix in values.items()})
+
+
 def align_metadata(name: str, frame: pd.DataFrame | None, ids: np.ndarray) -> pd.DataFrame:
     """Reorder metadata to match the ids; rows of other ids are dropped.
 

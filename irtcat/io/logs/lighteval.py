@@ -74,10 +74,6 @@ class _SampleTotals:
         tasks = frozenset(name for name in document["results"] if not averages.fullmatch(name))
         return cls(str(path), model, tasks, document)
 
-    def total(self, task: str, metric: str) -> Any:
-        """The task's total of a metric, or None."""
-        return part_of(self.document, "results", task, metric)
-
     def settings(self, task: str) -> dict[str, Any]:
         """Settings of the run that affect the scores."""
         pairs = [(name, self._model(name)) for name in SETTINGS]
@@ -243,7 +239,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         run.lower_is_better = totals.lower(run.task)
         remaining.discard(run.task)
         for metric in totals.averaged(run.task):
-            total = totals.total(run.task, metric)
+            total = part_of(totals.document, "results", run.task, metric)
             if message := run.wrong_mean(("", metric), total, metric, totals.file):
                 raise InputError(message)
     for column, answers in run.columns.items():
