@@ -83,10 +83,6 @@ def reliable_gaps(
         fold = np.repeat(np.arange(len(pairs)), [len(part[0]) for part in pairs])
         times = subject_draws(len(pairs), n, seed + 1)  # hold-outs are resampled like subjects
         row: dict[str, Any] = dict(zip(KEYS, key, strict=True))
-        if not len(gap):
-            infinite = dict.fromkeys(("gap", "lower", "upper"), np.inf)
-            rows.append({**row, **infinite, "n_pairs": 0, "widest_gap": 0.0, "flag": "no pairs"})
-            continue
         estimate = smallest_gap(*order_curve(gap, right), confidence)
         resampled = [
             smallest_gap(*order_curve(gap, right, draw[one] * draw[other] * time[fold]), confidence)
@@ -95,9 +91,10 @@ def reliable_gaps(
         # Without interpolation, since some of them may be infinite.
         low, high = np.quantile(resampled, [tail, 1 - tail], method="inverted_cdf")
         never = f"no gap is ranked right with probability {confidence:g}"
-        flags = "" if np.isfinite(estimate) else never
+        flag = "" if np.isfinite(estimate) else never
         row |= {"gap": 100 * estimate, "lower": 100 * low, "upper": 100 * high}
-        row |= {"n_pairs": len(gap), "widest_gap": 100 * gap.max(), "flag": flags}
+        row |= {"n_pairs": len(gap), "widest_gap": 100 * gap.max(initial=0.0)}
+        row["flag"] = flag if len(gap) else "no pairs"
         rows.append(row)
     if not any(row["n_pairs"] for row in rows):
         raise argument_error("board", "a board with held-out subjects of different scores", board)
