@@ -214,21 +214,21 @@ def cell_task(
         raise argument_error("responses", must, responses.kind, advice)
     answers = responses.to_numpy()
     observed = np.isfinite(answers)
-    for what, axis in (("subjects", 1), ("items", 0)):
-        if (n := int(observed.any(axis=axis).sum())) < 2:
+    flags = []
+    for what, axis, ids in (
+        ("subjects", 1, responses.subject_ids),
+        ("items", 0, responses.item_ids),
+    ):
+        has_any = observed.any(axis=axis)
+        if (n := int(has_any.sum())) < 2:
             raise argument_error("responses", f"answers of at least 2 {what}", f"those of {n}")
+        if not has_any.all():
+            names = shorten(list(np.asarray(ids)[~has_any]))
+            flags.append(f"{what} without answers, predicted as typical ones: {names}")
     values = answers[observed]
     if values.min() == values.max():
         got = f"{brief(values[0])} in every cell"
         raise argument_error("responses", "answers that are not all alike", got)
-    flags = []
-    for ids, has_any, what in (
-        (responses.subject_ids, observed.any(axis=1), "subjects"),
-        (responses.item_ids, observed.any(axis=0), "items"),
-    ):
-        if not has_any.all():
-            names = shorten(list(np.asarray(ids)[~has_any]))
-            flags.append(f"{what} without answers, predicted as typical ones: {names}")
     weights = np.ones(answers.shape) if responses.trials is None else responses.trials.astype(float)
     features = _features(responses, subject_features, item_features)
     return CellTask(answers, weights, *features, dims, seed), tuple(flags)

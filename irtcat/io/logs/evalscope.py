@@ -54,19 +54,18 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
     run = Run(path.stem, path.parent.name, str(path), date=stamp_date(path.parents[2].name))
     run.name_source = "log" if path.parent.parent.name == FOLDER else "folder"
     run.session = str(path.parents[2]) if run.name_source == "log" else ""
-    counts: dict[str, int] = {}
     for location, record in json_lines(path):
         if "sample_score" in record:
-            _add_sample(run, record, location, counts)
+            _add_sample(run, record, location)
         else:
-            _add_review(run, record, location, counts)
-    if not counts:
+            _add_review(run, record, location)
+    if not run.items.all:
         raise InputError(f"{path}: expected a line per sample. Got an empty file.")
     _compare(run, path, request.max_bytes)
     yield run
 
 
-def _add_sample(run: Run, record: dict[str, Any], location: str, counts: dict[str, int]) -> None:
+def _add_sample(run: Run, record: dict[str, Any], location: str) -> None:
     """Add a line of EvalScope 1."""
     sample = as_object(record["sample_score"], location, "sample_score")
     score = as_object(sample.get("score"), location, "score")
@@ -77,26 +76,24 @@ def _add_sample(run: Run, record: dict[str, Any], location: str, counts: dict[st
     asked = [message for message in messages if message.get("role") != "assistant"]
     text = message_text(asked) or record.get("input")
     item = run.item(key, sample=key, trust=2, text=text, target=record.get("target"))
-    trial = sample.get("generation_index")
-    trial = trial if isinstance(trial, int) else counts.get(key, 0)
-    counts[key] = counts.get(key, 0) + 1
+    trial, number = sample.get("generation_index"), run.next_trial(item)
+    trial = trial if isinstance(trial, int) else number
     if all(value is None for value in values.values()):
         run.unscored.append((item, trial))
     for metric, value in values.items():
         run.add(item, value, metric, location=location, trial=trial)
 
 
-def _add_review(run: Run, record: dict[str, Any], location: str, counts: dict[str, int]) -> None:
+def _add_review(run: Run, record: dict[str, Any], location: str) -> None:
     """Add a line of earlier versions: the choices are repeats."""
-    key = as_text(record.get("index", len(counts)), location, "index")
-    if key in counts:
-        raise InputError(f"{location}: the index {shorten(key)} occurs twice.")
+    key = as_text(record.get("index", len(run.items.all)), location, "index")
     source = record.get("raw_input")
     item = run.item(key, sample=key, trust=2, text=part_of(source, "question") or source)
+    if run.next_trial(item):
+        raise InputError(f"{location}: the index {shorten(key)} occurs twice.")
     choices = record.get("choices")
     if not isinstance(choices, list):
         raise InputError(f"{location}: expected choices to be a list. Got {shorten(choices)}.")
-    counts[key] = len(choices)
     for trial, choice in enumerate(choices):
         choice = as_object(choice, location, "a choice")
         result = as_object(choice.get("review") or {}, location, "review").get("result")

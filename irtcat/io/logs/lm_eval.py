@@ -175,7 +175,8 @@ class _Results:
         entry = self.document.get(section, {}).get(task, {})
         return entry if isinstance(entry, dict) else {}
 
-    def _config(self, task: str, name: str) -> Any:
+    def config(self, task: str, name: str) -> Any:
+        """An entry of the task's configuration."""
         return part_of(self.document, "configs", task, name)
 
     def settings(self, task: str) -> dict[str, Any]:
@@ -197,17 +198,12 @@ class _Results:
     def num_fewshot(self, task: str) -> int | None:
         """Number of examples in the prompt."""
         number = part_of(self.document, "n-shot", task)
-        number = self._config(task, "num_fewshot") if number is None else number
+        number = self.config(task, "num_fewshot") if number is None else number
         return number if isinstance(number, int) else None
 
     def version(self, task: str) -> Any:
         """Version of the task."""
         return part_of(self.document, "versions", task)
-
-    def filter_order(self, task: str) -> tuple[str, ...]:
-        """Names of the task's filters, in the order of its configuration."""
-        filters = objects_in(self._config(task, "filter_list"))
-        return tuple(str(entry.get("name")) for entry in filters)
 
     def filters(self, task: str, metrics: list[str]) -> list[str]:
         """Names of the task's filters, in the order of the log."""
@@ -230,7 +226,7 @@ class _Results:
 
     def mean_metrics(self, task: str) -> set[str]:
         """Metrics whose total is the mean over the samples."""
-        metrics = objects_in(self._config(task, "metric_list"))
+        metrics = objects_in(self.config(task, "metric_list"))
         return {str(m.get("metric")) for m in metrics if m.get("aggregation") == "mean"}
 
     def lower_is_better(self, task: str) -> set[str]:
@@ -323,7 +319,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         run.date = iso_date(results.document.get("date")) or run.date
         run.version = str(results.document.get("lm_eval_version") or "")
         run.settings, run.arguments = results.settings(task), results.arguments()
-        run.num_fewshot, run.order = results.num_fewshot(task), results.filter_order(task)
+        run.num_fewshot = results.num_fewshot(task)
+        filters = objects_in(results.config(task, "filter_list"))
+        run.order = tuple(str(entry.get("name")) for entry in filters)
         run.task_version = task_version(results.version(task))
         run.lower_is_better = results.lower_is_better(task)
         run.cut = cut_reason or _compare(path, run, results)
