@@ -4,16 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from irtcat._common.checks import InputError, shorten
-from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
+from irtcat.io.logs.format import LogFormat, Request, Run, json_with
 from irtcat.io.logs.lm_eval import document_hash
 from irtcat.io.logs.values import as_text, json_rows, score_number
 
 TASK, METRIC = "alpaca_eval", "preference"
 OLD_DRAW, DRAW = 0.0, 0.5
-
-
-def _is_log(file: LogFile) -> bool:
-    return file.suffix == ".json" and {"generator_1", "generator_2", "preference"} <= file.keys
 
 
 def _read(path: Path, request: Request) -> Iterator[Run]:
@@ -55,7 +51,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
 
 ALPACA_EVAL = LogFormat(
     "alpaca-eval",
-    _is_log,
+    json_with("generator_1", "generator_2", "preference"),
     _read,
     "``annotations.json`` of AlpacaEval: the preference to the reference",
     "https://github.com/tatsu-lab/alpaca_eval",

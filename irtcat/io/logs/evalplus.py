@@ -7,17 +7,13 @@ from typing import Any
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import read_json
-from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
+from irtcat.io.logs.format import LogFormat, Request, Run, json_with
 from irtcat.io.logs.values import as_object, iso_date, show_settings
 
 METRIC, PASS = "pass@1", "pass"
 NAME = re.compile(r"(?P<stem>.*?)[._]?eval_results")
 BACKEND = re.compile(r"(?P<model>.+)_(?P<backend>[a-z]+)_temp_(?P<temperature>[\d.]+)")
 TASKS = {"HumanEval": "humaneval", "Mbpp": "mbpp"}
-
-
-def _is_log(file: LogFile) -> bool:
-    return file.suffix == ".json" and {"eval", "base_status"} <= file.keys
 
 
 def results_stem(path: Path) -> str:
@@ -90,7 +86,7 @@ def _passed(status: Any, location: str) -> bool | None:
 
 EVALPLUS = LogFormat(
     "evalplus",
-    _is_log,
+    json_with("eval", "base_status"),
     _read,
     "results of EvalPlus (``*eval_results.json``)",
     "https://github.com/evalplus/evalplus",

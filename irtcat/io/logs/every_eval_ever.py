@@ -9,7 +9,7 @@ from typing import Any
 from irtcat._common.checks import InputError, shorten
 from irtcat._common.numbers import whole_number_in
 from irtcat._files.reading import read_json
-from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped
+from irtcat.io.logs.format import LogFile, LogFormat, Request, Run, Skipped, json_with
 from irtcat.io.logs.values import (
     CutError,
     as_object,
@@ -195,8 +195,6 @@ EVERY_EVAL_EVER = LogFormat(
     _read,
     "JSON lines of Every Eval Ever, one per model, sample and metric",
     "https://github.com/evaleval/every_eval_ever",
-    is_beside=lambda file: (
-        file.suffix == ".json" and {"evaluation_id", "evaluation_results"} <= file.keys
-    ),
+    is_beside=json_with("evaluation_id", "evaluation_results"),
     alone=_alone,
 )

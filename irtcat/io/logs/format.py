@@ -64,6 +64,12 @@ class LogFile:
         return set(re.findall(r'"(\w+)"\s*:', self.head))
 
 
+def json_with(*names: str) -> Callable[[LogFile], bool]:
+    """A test whether a file is JSON that has these keys."""
+    keys = set(names)
+    return lambda file: file.suffix == ".json" and keys <= file.keys
+
+
 @dataclass
 class Request:
     """What is asked of a reader for all files of its format, and what it reports besides runs.

@@ -5,15 +5,11 @@ from pathlib import Path
 
 from irtcat._common.checks import InputError, shorten
 from irtcat._files.reading import read_json
-from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
+from irtcat.io.logs.format import LogFormat, Request, Run, json_with
 from irtcat.io.logs.values import as_object, as_text
 
 TASK, METRIC = "terminal-bench", "resolved"
 METADATA = "run_metadata.json"
-
-
-def _is_log(file: LogFile) -> bool:
-    return file.suffix == ".json" and {"task_id", "is_resolved", "results"} <= file.keys
 
 
 def _read(path: Path, request: Request) -> Iterator[Run]:
@@ -48,7 +44,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
 
 TERMINAL_BENCH = LogFormat(
     "terminal-bench",
-    _is_log,
+    json_with("task_id", "is_resolved", "results"),
     _read,
     "``results.json`` of Terminal-Bench runs",
     "https://www.tbench.ai",

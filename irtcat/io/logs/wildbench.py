@@ -4,17 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from irtcat._common.checks import InputError, shorten
-from irtcat.io.logs.format import LogFile, LogFormat, Request, Run
+from irtcat.io.logs.format import LogFormat, Request, Run, json_with
 from irtcat.io.logs.values import as_text, json_rows, part_of
 
 TASK, METRIC = "wildbench", "score"
 RANGE = (1.0, 10.0)
 JUDGE, NO_JUDGE = "eval=", ""
 PAIRED = {"model_A", "model_B", "winner"}
-
-
-def _is_log(file: LogFile) -> bool:
-    return file.suffix == ".json" and {"session_id", "parsed_result"} <= file.keys
 
 
 def _read(path: Path, request: Request) -> Iterator[Run]:
@@ -46,7 +42,7 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
 
 WILDBENCH = LogFormat(
     "wildbench",
-    _is_log,
+    json_with("session_id", "parsed_result"),
     _read,
     "scores of WildBench (``score.v2/eval=JUDGE/MODEL.json``)",
     "https://github.com/allenai/WildBench",
