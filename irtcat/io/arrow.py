@@ -261,7 +261,7 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
     n_items = len(item_ids)
 
     def blocks() -> Iterator[np.ndarray]:
-        out, first, row, last = _empty(step, n_items), 0, -1, list[str]()
+        out, first, row, last = np.full((step, n_items), -1, np.int8), 0, -1, list[str]()
         n_read = 0
         for batch in table.batches(batch_rows, columns):
             n_read += batch.num_rows
@@ -283,18 +283,13 @@ def _long(table: ArrowTable, columns: list[str], read_bytes: int, known_items: A
                 _fill(table, out, rows[at] - first, places[at], codes[at], (ids, item_ids, first))
                 if end < len(rows):
                     yield out
-                    out, first = _empty(step, n_items), first + step
+                    out, first = np.full((step, n_items), -1, np.int8), first + step
                 begin = end
         if n_read != n_rows:
             raise _changed(table)
         yield out[: len(ids) - first]
 
     return ArrowBlocks(len(ids), ids, item_ids, blocks)
-
-
-def _empty(rows: int, columns: int) -> np.ndarray:
-    """A block without responses."""
-    return np.full((rows, columns), -1, np.int8)
 
 
 def _fill(

@@ -94,7 +94,7 @@ class Cells:
         """
         observed = self.observed
         has_none = ~(observed.any(axis=1, keepdims=True) & observed.any(axis=0, keepdims=True))
-        values = {"probability": self.probability, "answer": self.answers}
+        values: dict[str, Any] = {"probability": self.probability, "answer": self.answers}
         values |= {"observed": observed, "from_prior": has_none}
         return cells_table({"subject": self.subject_ids, "item": self.item_ids}, values)
 

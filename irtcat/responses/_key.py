@@ -64,9 +64,9 @@ class Key:
                     f"The `key` argument must have an answer for each item. Got {got}."
                 )
             return list(self.order)
-        tables = [dict(self.credits)]
+        tables = []
         spellings: tuple[Callable[[str], str], ...] = (str, folded, _number)
-        for spelling in spellings[1:]:
+        for spelling in spellings:
             keyed: dict[str, list[Mapping[str, float]]] = {}
             for item, credit in self.credits.items():
                 keyed.setdefault(spelling(item), []).append(credit)

@@ -76,33 +76,25 @@ class _SampleTotals:
 
     def settings(self, task: str) -> dict[str, Any]:
         """Settings of the run that affect the scores."""
-        pairs = [(name, self._model(name)) for name in SETTINGS]
-        generation = self._model("generation_parameters")
+        pairs = [(name, self.model_config(name)) for name in SETTINGS]
+        generation = self.model_config("generation_parameters")
         items = generation.items() if isinstance(generation, dict) else ()
         parameters = {name: value for name, value in items if value is not None}
         pairs.append(("generation_parameters", parameters))
         pairs.append(("max_samples", part_of(self.document, "config_general", "max_samples")))
         names = ("num_fewshots", "hf_repo", "hf_revision")
-        pairs += [(name, self._config(task, name)) for name in names]
-        pairs.append(("task_version", self._config(task, "version")))
+        pairs += [(name, self.config(task, name)) for name in names]
+        pairs.append(("task_version", self.config(task, "version")))
         return show_settings(pairs)
-
-    def arguments(self) -> dict[str, str]:
-        """Arguments of the model."""
-        return model_arguments({name: self._model(name) for name in ARGUMENTS})
 
     def num_fewshot(self, task: str) -> int | None:
         """Number of examples in the prompt."""
-        number = self._config(task, "num_fewshots")
+        number = self.config(task, "num_fewshots")
         return number if isinstance(number, int) else None
-
-    def version(self, task: str) -> str:
-        """Version of the task."""
-        return version_text(self._config(task, "version"))
 
     def splits(self, task: str) -> int:
         """Number of splits of the documents (each split numbers its documents from 0)."""
-        splits = self._config(task, "evaluation_splits")
+        splits = self.config(task, "evaluation_splits")
         return len(splits) if isinstance(splits, list) else 1
 
     def averaged(self, task: str) -> set[str]:
@@ -113,15 +105,17 @@ class _SampleTotals:
         """Metrics for which lower is better."""
         return {name for name, _, up in self._metrics(task) if up is False}
 
-    def _config(self, task: str, name: str) -> Any:
+    def config(self, task: str, name: str) -> Any:
+        """An entry of the task's configuration."""
         return part_of(self.document, "config_tasks", task, name)
 
-    def _model(self, name: str) -> Any:
+    def model_config(self, name: str) -> Any:
+        """An entry of the model's configuration."""
         return part_of(self.document, "config_general", "model_config", name)
 
     def _metrics(self, task: str) -> Iterator[tuple[str, Any, Any]]:
         """Yield name, aggregation and whether higher is better, for each metric of a group."""
-        for metric in objects_in(self._config(task, "metrics")):
+        for metric in objects_in(self.config(task, "metrics")):
             names, how, up = (
                 metric.get(key) for key in ("metric_name", "corpus_level_fn", "higher_is_better")
             )
@@ -234,8 +228,9 @@ def _read(path: Path, request: Request) -> Iterator[Run]:
         run.model = _model_by_folder(path)  # lighteval writes to details/MODEL/DATE
     else:
         run.model, run.settings = totals.model, totals.settings(run.task)
-        run.arguments, run.num_fewshot = totals.arguments(), totals.num_fewshot(run.task)
-        run.task_version = totals.version(run.task)
+        run.arguments = model_arguments({name: totals.model_config(name) for name in ARGUMENTS})
+        run.num_fewshot = totals.num_fewshot(run.task)
+        run.task_version = version_text(totals.config(run.task, "version"))
         run.lower_is_better = totals.lower(run.task)
         remaining.discard(run.task)
         for metric in totals.averaged(run.task):
