@@ -56,8 +56,7 @@ class NumberedIds(Sequence[str]):
         return f"{self._letter}{self._numbers[index]}"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        ids: np.ndarray = self[:]
-        return ids if dtype is None else ids.astype(dtype)
+        return np.asarray(self[:], dtype)
 
     def tolist(self) -> list[str]:
         """All ids."""

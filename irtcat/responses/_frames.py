@@ -3,7 +3,6 @@
 Metadata tables of subjects and items are aligned with the ids, and converted to JSON and back.
 """
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -53,9 +52,7 @@ def frame_kind(data: Any) -> str:
         >>> frame_kind(pd.DataFrame())
         'pandas DataFrame'
     """
-    library = _library(data)
-    assert library in sys.modules
-    return f"{library} {type(data).__name__}"
+    return f"{_library(data)} {type(data).__name__}"
 
 
 def dataset_advice(data: Any) -> str:

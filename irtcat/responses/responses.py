@@ -144,8 +144,7 @@ class Responses:
         return self.subset(subjects=subjects)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self.to_numpy()
-        return values if dtype is None else values.astype(dtype)
+        return np.asarray(self.to_numpy(), dtype)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Responses):
