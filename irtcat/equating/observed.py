@@ -4,6 +4,7 @@ Scores are whole numbers. Their frequencies may be smoothed by a log-linear mode
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -146,9 +147,8 @@ class Equated:
 
 def equated_table(equated: FloatArray, errors: FloatArray | None) -> pd.DataFrame:
     """The table of scores."""
-    se = np.full(len(equated), np.nan) if errors is None else errors
-    index = pd.RangeIndex(len(equated), name="score")
-    return pd.DataFrame({"equated": equated, "se": se}, index=index)
+    se = np.nan if errors is None else errors
+    return pd.DataFrame({"equated": equated, "se": se}).rename_axis("score")
 
 
 MAX_STEPS, TOLERANCE = 200, 1e-10
@@ -276,9 +276,6 @@ MIN_SHARE = 0.95
 """Share of the resamples that must be equated for a standard error."""
 
 
-KOLEN_BRENNAN = "Kolen & Brennan (2014), Test Equating, Scaling, and Linking, 3rd ed."
-
-
 @dataclass(frozen=True)
 class EquatingMethod:
     """A row of `METHODS`.
@@ -385,8 +382,7 @@ def chained_equipercentile_equated(
     first: FloatArray, second: FloatArray, weight: float
 ) -> FloatArray:
     """Equipercentile, from X to the anchor in one group and from it to Y in the other."""
-    ranks = percentile_ranks(np.arange(float(len(first))), first.sum(axis=1))
-    anchor = percentiles(ranks, first.sum(axis=0))
+    anchor = equipercentile_equated(first.sum(axis=1), first.sum(axis=0))
     return percentiles(percentile_ranks(anchor, second.sum(axis=0)), second.sum(axis=1))
 
 
@@ -591,10 +587,8 @@ def _bootstrap(
             rng.multinomial(int(t.sum()), t.ravel() / t.sum()).reshape(t.shape).astype(float)
             for t in tables
         ]
-        try:
+        with suppress(InputError):
             draws.append(equated(sample))
-        except InputError:
-            continue
     if len(draws) < max(2, MIN_SHARE * n):
         raise InputError(
             f"Only {len(draws)} of {n} bootstrap samples can be equated: the scores are too sparse "

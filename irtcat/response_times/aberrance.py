@@ -165,9 +165,8 @@ def _subjects(model: TimeModel, logs: FloatArray, alpha: float) -> pd.DataFrame:
     statistic = np.where(n >= 2, statistic, np.nan)
     p = chi2.sf(statistic, np.maximum(n - 1, 1))
     adjusted = adjust(p, "benjamini-hochberg")
-    table = {"n_times": n, "statistic": statistic, "df": np.maximum(n - 1, 0)}
-    table |= {"p": p, "p_adjusted": adjusted, "aberrant": adjusted < alpha}
-    return pd.DataFrame(table)
+    table = {"n_times": n, "statistic": statistic, "df": np.maximum(n - 1, 0), "p": p}
+    return pd.DataFrame({**table, "p_adjusted": adjusted, "aberrant": adjusted < alpha})
 
 
 def _answers(bank: ItemBank, responses: Any, times: Times) -> tuple[FloatArray, FloatArray]:
@@ -180,9 +179,10 @@ def _answers(bank: ItemBank, responses: Any, times: Times) -> tuple[FloatArray, 
     with precision("float64"):
         expected = np.asarray(expected_responses(bank.model, theta)).T
     values = np.where(matched.observed, matched.values.astype(float), np.nan)
-    rows = pd.Index(matched.subject_ids).get_indexer(times.subject_ids)
-    columns = pd.Index(matched.item_ids).get_indexer(times.item_ids)
-    outside = (rows < 0)[:, None] | (columns < 0)
-    cells = np.ix_(rows, columns)
-    right, p_right = (np.where(outside, np.nan, table[cells]) for table in (values, expected))
+    right, p_right = (
+        pd.DataFrame(table, matched.subject_ids, matched.item_ids)
+        .reindex(index=times.subject_ids, columns=times.item_ids)
+        .to_numpy()
+        for table in (values, expected)
+    )
     return right, p_right

@@ -155,20 +155,6 @@ def check_limit(times: Times, limit: float | None) -> None:
         raise argument_error("times", "not cut off", got, f"{advice} {none}")
 
 
-def match_items(times: Times, item_ids: np.ndarray) -> Times:
-    """The times on these items, in their order; NaN on those without times.
-
-    Raises:
-        InputError: there are times on none of them.
-    """
-    at = pd.Index(times.item_ids).get_indexer(item_ids)
-    if (at < 0).all():
-        advice = f"The items of the model are {brief(item_ids[0])} ..."
-        raise argument_error("times", "of items of the model", times.item_ids, advice)
-    seconds = np.where(at >= 0, times.seconds[:, at], np.nan)
-    return Times(seconds, times.subject_ids, item_ids)
-
-
 LOG_2PI = float(np.log(2 * np.pi))
 
 MIN_TIMES = 3
@@ -228,8 +214,17 @@ class TimeModel:
         return self.items.copy()
 
     def matched(self, times: Any) -> Times:
-        """Times on the items of the model, in its order."""
-        return match_items(read_times(times), self.items.index.to_numpy())
+        """Times on the items of the model, in its order; NaN on those without times.
+
+        Raises:
+            InputError: there are times on none of them.
+        """
+        given, item_ids = read_times(times), self.items.index.to_numpy()
+        at = pd.Index(given.item_ids).get_indexer(item_ids)
+        if (at < 0).all():
+            advice = f"The items of the model are {brief(item_ids[0])} ..."
+            raise argument_error("times", "of items of the model", given.item_ids, advice)
+        return Times(np.where(at >= 0, given.seconds[:, at], np.nan), given.subject_ids, item_ids)
 
     def speed(self, times: Any) -> pd.DataFrame:
         """Posterior mean and SD of every subject's speed, from its times.
@@ -250,9 +245,9 @@ class TimeModel:
     def posterior(self, logs: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Posterior mean and variance of speed given log-times, subjects x items."""
         beta, alpha = (self.items[name].to_numpy() for name in ("intensity", "discrimination"))
-        sums, precisions = _sums(logs, beta, alpha)
-        variance = 1 / (self.speed_sd**-2 + precisions)
-        return -sums * variance, variance
+        observed = np.isfinite(logs)
+        variance = 1 / (self.speed_sd**-2 + observed @ alpha**2)
+        return -(np.where(observed, logs - beta, 0.0) @ alpha**2) * variance, variance
 
     def prior(self, times: Any) -> pd.DataFrame:
         """What the times say of ability: a Normal prior of each subject, for `irtcat.score`.
@@ -346,7 +341,10 @@ def fit_times(
         Psychometrika 72, 287-308.
     """
     bank, responses = bank_with_responses(bank, responses, mismatch, "response times")
-    population = None if bank is None else _normal_population(bank)
+    population = None if bank is None else bank.population
+    if population is not None and not population.is_normal:
+        advice = "Take one group's: bank.of_group(group); or fit the bank without a density."
+        raise argument_error("bank", "of one Normal population", population, advice)
     table = read_times(times, *_ids_of(times, responses))
     check_limit(table, limit)
     _check_times(table)
@@ -432,26 +430,13 @@ def score_with_times(
     out = joint.to_frame()[["theta", "se", "lower", "upper"]]
     out["theta_without"], out["se_without"] = without.theta, without.se
     # Speed is Normal given ability and times; its slope on ability is cov / var given the times.
-    covariance = model.correlation * population_sd(model) * speed["se"] ** 2 / model.speed_sd
+    assert model.population is not None  # its prior needs one
+    covariance = model.correlation * model.population.sd * speed["se"] ** 2 / model.speed_sd
     slope = covariance / prior["sd"] ** 2
     out["speed"] = speed["speed"] + slope * (out["theta"] - prior["mean"])
     left = speed["se"] ** 2 - slope * covariance + (slope * out["se"]) ** 2
     out["speed_se"] = np.sqrt(left)
     return out.assign(n_items=joint.n_items, n_times=speed["n_times"])
-
-
-def population_sd(model: TimeModel) -> float:
-    """SD of the abilities that a model is about."""
-    assert model.population is not None
-    return float(model.population.sd)
-
-
-def _normal_population(bank: ItemBank) -> Population:
-    """The population of a bank, refused unless it is Normal."""
-    if not bank.population.is_normal:
-        advice = "Take one group's: bank.of_group(group); or fit the bank without a density."
-        raise argument_error("bank", "of one Normal population", bank.population, advice)
-    return bank.population
 
 
 def _ids_of(times: Any, responses: Responses | None) -> tuple[Any, Any]:
@@ -525,13 +510,6 @@ def _abilities(bank: ItemBank, responses: Any, subject_ids: np.ndarray) -> _Abil
     return _Abilities(nodes, log_ratio, log_z)
 
 
-def _sums(logs: FloatArray, beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """S and W of every subject: what its log-times say of its speed."""
-    observed = np.isfinite(logs)
-    deviation = np.where(observed, logs - beta, 0.0)
-    return deviation @ alpha**2, observed @ alpha**2
-
-
 def _start(logs: FloatArray) -> FloatArray:
     """Estimates by moments: beta, log alpha, log SD of speed."""
     beta = np.nanmean(logs, axis=0)
@@ -544,17 +522,16 @@ def _start(logs: FloatArray) -> FloatArray:
     return np.concatenate([beta, -0.5 * np.log(left), [0.5 * np.log(common)]])
 
 
-def _marginal(s: Any, w: Any, common: Any, nodes: Any, log_ratio: Any) -> Any:
-    """G: log-likelihood of one subject but for the direct term, by S, W and (log omega, z).
+def _marginal(x: Any, nodes: Any, log_ratio: Any) -> Any:
+    """G: log-likelihood of one subject but for the direct term.
 
     Args:
-        s: S, the sum of precision times deviation.
-        w: W, the summed precision of the log-times.
-        common: log SD of speed and Fisher's z of the correlation with ability.
+        x: S, the sum of precision times deviation; W, the summed precision of the log-times; the
+            log SD of speed; and Fisher's z of the correlation with ability.
         nodes: abilities of the subject, or empty for times alone.
         log_ratio: log of the posterior weight over the population's density there.
     """
-    log_sd, z = common
+    s, w, log_sd, z = x
     total = jnp.exp(-2 * log_sd) + w
     out = -log_sd - 0.5 * jnp.log(total) + 0.5 * s**2 / total
     if nodes.size == 0:
@@ -571,11 +548,8 @@ def _derivatives(s: Any, w: Any, common: Any, nodes: Any, log_ratio: Any) -> Any
     """Value, gradient and Hessian of G by (S, W, log omega, z), of each subject."""
 
     def of_one(row: Any) -> Any:
-        def g(x: Any) -> Any:
-            return _marginal(x[0], x[1], (x[2], x[3]), row[2], row[3])
-
-        x = jnp.stack([row[0], row[1], *common])
-        return g(x), jax.grad(g)(x), jax.hessian(g)(x)
+        x, of_subject = jnp.stack([row[0], row[1], *common]), row[2:]
+        return [f(x, *of_subject) for f in (_marginal, jax.grad(_marginal), jax.hessian(_marginal))]
 
     return jax.lax.map(of_one, (s, w, nodes, log_ratio), batch_size=ROWS)
 
