@@ -1,85 +1,60 @@
 """Adaptive rules: rows of their tables, and the name and options of one in a configuration."""
 
+import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from irtcat._common.checks import argument_error
 from irtcat._files.json import json_value
 
 
-class Settings(Protocol):
-    """What rules may read of a `Config`, which stands above them and knows their tables."""
+class Settings(abc.ABC):
+    """What rules may read of a `Config`, which stands above them and knows their tables.
+
+    Attributes:
+        criterion: name of the selection criterion.
+        start: the start rule, a `Part`.
+        content: the content rules, `Part`s.
+        fixed: the fixed subset that is followed, or None.
+        budget: maximum total cost of the items of a session, or None.
+        enemies: sets of ids of which a test holds at most one.
+        sampled: share of the items that are drawn at random.
+        uniform: share of the probability of a draw that is spread evenly over the open items.
+        method: estimation method of the ability.
+        prior: kind of the prior.
+        constant: estimate of "ml" while all answers are right or all wrong.
+        constant_step: length of its steps.
+        max_items: greatest number of scored items.
+        pretest_at: positions of pretest items.
+        acceleration: exponent of "progressive" and "proportional".
+        exposure: the exposure rule, a `Part`.
+    """
+
+    criterion: str
+    start: Any
+    content: Any
+    fixed: Any
+    budget: float | None
+    enemies: Any
+    sampled: float
+    uniform: float
+    method: Any
+    prior: str
+    constant: str
+    constant_step: float
+    max_items: int
+    pretest_at: tuple[int, ...]
+    acceleration: float
+    exposure: Any
 
     @property
-    def criterion(self) -> str:
-        """Name of the selection criterion."""
-
-    @property
-    def start(self) -> Any:
-        """The start rule, a `Part`."""
-
-    @property
-    def content(self) -> Any:
-        """The content rules, `Part`s."""
-
-    @property
-    def fixed(self) -> Any:
-        """The fixed subset that is followed, or None."""
-
-    @property
-    def budget(self) -> float | None:
-        """Maximum total cost of the items of a session, or None."""
-
-    @property
-    def enemies(self) -> Any:
-        """Sets of ids of which a test holds at most one."""
-
-    @property
-    def sampled(self) -> float:
-        """Share of the items that are drawn at random."""
-
-    @property
-    def uniform(self) -> float:
-        """Share of the probability of a draw that is spread evenly over the open items."""
-
-    @property
-    def method(self) -> Any:
-        """Estimation method of the ability."""
-
-    @property
-    def prior(self) -> str:
-        """Kind of the prior."""
-
-    @property
-    def constant(self) -> str:
-        """Estimate of "ml" while all answers are right or all wrong."""
-
-    @property
-    def constant_step(self) -> float:
-        """Length of its steps."""
-
-    @property
-    def max_items(self) -> int:
-        """Greatest number of scored items."""
-
-    @property
-    def pretest_at(self) -> tuple[int, ...]:
-        """Positions of pretest items."""
-
-    @property
-    def acceleration(self) -> float:
-        """Exponent of "progressive" and "proportional"."""
-
-    @property
+    @abc.abstractmethod
     def n_strata(self) -> int:
         """Number of strata of "a-stratified"."""
 
     @property
-    def exposure(self) -> Any:
-        """The exposure rule, a `Part`."""
-
-    @property
+    @abc.abstractmethod
     def least_length(self) -> int:
         """Fewest items of a session."""
 

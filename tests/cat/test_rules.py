@@ -28,7 +28,6 @@ from irtcat.cat import (
     start,
     step,
 )
-from irtcat.cat.belief.curves import probabilities_at
 from irtcat.cat.engine import engine
 from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.reading import strata_of
@@ -525,11 +524,13 @@ def test_kullback_leibler_between_two_points(rules, bank30):
     """catIrt's pointwise information, by the pool's own curves at theta +- delta."""
     bank = bank30().subset(np.arange(25))
     bank = ItemBank.from_parameters(**{k: bank.to_frame()[k].to_numpy() for k in "abc"})
-    model = prepare(bank, ref.catr_config(max_items=25)).model
+    config = ref.catr_config(max_items=25)
+    pool = prepare(bank, config)
+    context = context_of(pool, config, start(pool, config))
     for case in rules["kl"]:
         points = (case["theta"] + case["delta"], case["theta"] - case["delta"])
-        (p1, log1), (_, log0) = (probabilities_at(model, jnp.asarray(float(t))) for t in points)
-        found = (p1 * (log1 - log0)).sum(axis=1)
+        above, below = (replace(context, theta=jnp.asarray(float(t))) for t in points)
+        found = (above.p * (above.log_p - below.log_p)).sum(axis=1)
         np.testing.assert_allclose(found, case["FP_KL"], rtol=1e-9)
 
 

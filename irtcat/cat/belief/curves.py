@@ -139,14 +139,6 @@ class LogisticCurves(NamedTuple):
         return (a * (d - c) * s) ** 2 / np_or_jnp.maximum(both, np_or_jnp.finfo(s.dtype).tiny)
 
 
-def probabilities_at(
-    model: ItemModel, theta: Float[Array, "*dims"]
-) -> tuple[Float[Array, "items categories"], Float[Array, "items categories"]]:
-    """Probabilities of all items' categories at one ability, and their logarithms."""
-    log_p = jax.vmap(lambda item: item.log_probs(jnp.atleast_1d(theta)))(model)
-    return jnp.exp(log_p), log_p
-
-
 class Curves(NamedTuple):
     """The curves of all items at the nodes of a belief.
 

@@ -37,9 +37,9 @@ class _Form(abc.ABC):
     def of_population(self, population: Population) -> Any:
         """A population as a frozen prior."""
 
-    @abc.abstractmethod
     def note(self, population: Population) -> str:
         """What to know where a population is not taken as it is; else ""."""
+        return ""
 
     @abc.abstractmethod
     def frozen(self, prior: Any) -> list[Any] | dict[str, list[float]]:
@@ -53,9 +53,9 @@ class _Form(abc.ABC):
     def rows(self, prior: Any, n: int) -> FloatArray:
         """The priors of n subjects as the engine stores them; raises for those of another form."""
 
-    @abc.abstractmethod
     def moments(self, rows: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Means and SDs of stored priors of one ability, else None."""
+        return None
 
     def read(self, prior: Any) -> Any:
         """What the user gave, with the moments of a population in its place."""
@@ -70,9 +70,6 @@ class _OneAbility(_Form):
             return population.mean, population.sd
         parts = zip(COMPONENTS, population.components, strict=True)
         return {name: values.tolist() for name, values in parts}
-
-    def note(self, population: Population) -> str:
-        return ""
 
     def frozen(self, prior: Any) -> list[Any] | dict[str, list[float]]:
         if isinstance(prior, Mapping):
@@ -135,9 +132,6 @@ class _SeveralAbilities(_Form):
         rows = np.tile(self.row((0.0, spread)), (n, 1, 1))
         rows[:, 0] = means
         return rows
-
-    def moments(self, rows: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        return None
 
 
 FORMS: dict[str, type[_Form]] = {"one ability": _OneAbility, "several abilities": _SeveralAbilities}

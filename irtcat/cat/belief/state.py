@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
-from irtcat.cat.belief.curves import Curves, LogisticCurves, Matrices, probabilities_at
+from irtcat.cat.belief.curves import Curves, LogisticCurves, Matrices
 from irtcat.cat.rows import Settings
 from irtcat.models import ItemModel
 from irtcat.prediction.betting import Bets
@@ -468,18 +468,15 @@ class Context:
         return self.pool.belief.matrices(self)
 
     @cached_property
-    def _at_theta(self) -> tuple[Array, Array]:
-        return probabilities_at(self.pool.model, self.theta)
+    def log_p(self) -> Float[Array, "items categories"]:
+        """Log-probabilities of all answers at ``theta``."""
+        at = jnp.atleast_1d(self.theta)
+        return jax.vmap(lambda item: item.log_probs(at))(self.pool.model)
 
-    @property
+    @cached_property
     def p(self) -> Float[Array, "items categories"]:
         """Probabilities of all answers at ``theta``."""
-        return self._at_theta[0]
-
-    @property
-    def log_p(self) -> Float[Array, "items categories"]:
-        """Their logarithms."""
-        return self._at_theta[1]
+        return jnp.exp(self.log_p)
 
     @cached_property
     def noise(self) -> Float[Array, " items"]:

@@ -21,7 +21,7 @@ from irtcat._common.checks import (
 )
 from irtcat._files.json import json_hash, json_value
 from irtcat.cat.belief.line import PRIORS
-from irtcat.cat.rows import Part, Rule, as_part, part
+from irtcat.cat.rows import Part, Rule, Settings, as_part, part
 from irtcat.cat.rules.content import CONTENT
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import CONSTANT, METHODS
@@ -128,7 +128,7 @@ class FixedItems:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """All rules of an adaptive test; frozen, hashable, converted by `to_json` / `from_json`.
 
     Banks of several abilities accept the rules whose rows say so: the criteria "d-optimal",
@@ -504,11 +504,10 @@ class Config:
         Raises:
             InputError: naming an unknown field.
         """
-        known = {field.name for field in fields(Config)}
+        must = "a mapping of the fields of Config"
         if not isinstance(document, Mapping):
-            raise argument_error("config", "a mapping of the fields of Config", document)
-        if unknown := set(document) - known:
-            must = "a mapping of the fields of Config"
+            raise argument_error("config", must, document)
+        if unknown := set(document) - {field.name for field in fields(Config)}:
             raise argument_error("config", must, sorted(map(str, unknown)))
         try:
             return Config(**document)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy.optimize import Bounds, LinearConstraint, brentq, milp
-from scipy.sparse import csr_matrix, hstack, identity, vstack
+from scipy.sparse import bmat, csr_matrix, identity
 
 from irtcat._common.checks import InputError, argument_error
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -206,13 +206,13 @@ def _planned(
     counts = constraints.matrix[constraints.rule == "group"]
     inner_low, inner_high = np.ceil(low - EPS), np.floor(high + EPS)
     between = inner_low <= inner_high  # otherwise one bound has to be exceeded
-    one, none = identity(n_groups), csr_matrix((n_groups, n_groups))
-    matrix = vstack(
+    one = identity(n_groups)
+    matrix = bmat(
         [
-            hstack([constraints.matrix, csr_matrix((constraints.matrix.shape[0], 4 * n_groups))]),
-            hstack([counts, -one, one, none, none]),
-            hstack([counts, none, none, one, none]),
-            hstack([counts, none, none, none, -one]),
+            [constraints.matrix, None, None, None, None],
+            [counts, -one, one, None, None],
+            [counts, None, None, one, None],
+            [counts, None, None, None, -one],
         ]
     )
     unbounded = np.full(n_groups, np.inf)
@@ -303,8 +303,7 @@ def plan_arrays(
     scored = ~pretest_of(bank, config)
     enemies, testlet = enemies_of(bank, config), item_testlets(bank, config)
     member = plan.group[:, None] == np.arange(len(plan.names))
-    of_set = np.array([member[enemies[:, s]].any(axis=0) for s in range(enemies.shape[1])], bool)
-    of_set = of_set.reshape(enemies.shape[1], len(plan.names))
+    of_set = enemies.T @ member
     # A set counts as one item if its items are in one group and depend on no other item.
     entangled = scored & ((enemies.sum(axis=1) > 1) | (enemies.any(axis=1) & (testlet >= 0)))
     plain_set = (of_set.sum(axis=1) <= 1) & ~(enemies & entangled[:, None]).any(axis=0)

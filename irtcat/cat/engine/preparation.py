@@ -10,7 +10,7 @@ import numpy as np
 from irtcat._common.checks import argument_error, check_choice
 from irtcat._common.precision import precision as in_width
 from irtcat.bank import BankLike, ranking
-from irtcat.cat.belief.state import Counts, FormSolver, Pool
+from irtcat.cat.belief.state import FormSolver, Pool
 from irtcat.cat.engine import reading
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contenders
@@ -95,13 +95,10 @@ def prepare(
 
         theta_bounds = float(belief.nodes.min()), float(belief.nodes.max())
         contending = contenders(model, parameters, config, pretest, theta_bounds, real)
-        tables: dict[str, Any] = {
-            name: None if curve is None else real(curve) for name, curve in curves._asdict().items()
-        }
         return Pool(
             model=in_precision(model, dtype),
             belief=jax.tree.map(real, belief),
-            **tables,
+            **jax.tree.map(real, curves)._asdict(),
             score_weights=real(weights / max(weights.sum(), 1)),
             best_theta=real(best_theta),
             b=real(np.where(np.isfinite(b), b, best_theta)),
@@ -111,11 +108,11 @@ def prepare(
             testlet=jnp.asarray(reading.item_testlets(bank, config), jnp.int32),
             pretest=jnp.asarray(pretest),
             first=jnp.asarray(first, jnp.int32),
-            fixed=None if fixed is None else jax.tree.map(in_kind, fixed),
-            factors=None if factors is None else real(factors),
-            costs=None if costs is None else real(costs),
+            fixed=jax.tree.map(in_kind, fixed),
+            factors=jax.tree.map(real, factors),
+            costs=jax.tree.map(real, costs),
             seconds=real(seconds),
-            counts=Counts(*(count if count is None else real(count) for count in counts)),
+            counts=jax.tree.map(real, counts),
             top=jnp.asarray(highest, jnp.int32),
             near=contending,
         )

@@ -82,8 +82,7 @@ class Panel:
 
     def _top(self, path: Path) -> int:
         """The highest sum score on a path."""
-        items = self.bank.subset(self._positions(path))
-        return len(log_score_probabilities(items, np.zeros(1))) - 1
+        return int((item_categories(self.bank.model)[self._positions(path)] - 1).sum())
 
     def _positions(self, path: Path) -> IntArray:
         """Positions of the items on a path."""
@@ -434,7 +433,7 @@ def _given_cuts(test: Panel, cuts: Mapping[Path, Sequence[int]]) -> dict[Path, I
     for path in paths:
         n = len(test.modules[len(path)]) - 1
         values = np.asarray(cuts.get(path, ()))
-        highest = int((item_categories(test.bank.model)[test._positions(path)] - 1).sum())
+        highest = test._top(path)
         whole = values.shape == (n,) and values.dtype.kind in "iuf"
         whole = whole and bool((values == np.round(values)).all())
         if not whole or (np.diff([0, *values, highest]) < 0).any():

@@ -47,8 +47,7 @@ class Dialect:
 
     def statements(self, script: str) -> list[str]:
         """The statements of a script, with the placeholders of this class filled in."""
-        filled = script.replace("{blob}", self.blob).replace("{integer}", self.integer)
-        filled = filled.replace("{table_end}", self.table_end)
+        filled = script.format_map(vars(self))
         return [part.strip() for part in filled.split(";\n") if part.strip()]
 
     def append_only_statements(self, table: str) -> list[str]:

@@ -102,8 +102,7 @@ def explain(
         )
     value = np.asarray(values, float)
     order = np.argsort(-value, kind="stable")
-    rank = np.empty(len(value), int)
-    rank[order] = np.arange(1, len(value) + 1)
+    rank = np.argsort(order) + 1
     excluded = np.full(len(value), "", dtype=object)
     for name, open_ in reversed(stages.items()):
         excluded[~np.asarray(open_)] = name

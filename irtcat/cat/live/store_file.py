@@ -24,6 +24,10 @@ from irtcat.cat.live.status import SessionStatus
 
 STORE = FileFormat("irtcat-store", "a store", "Name another.")
 
+# Seals are not a column of sessions: a head may be large, and a change rewrites the whole row.
+# A status is written when it is computed, not with every answer: with 30,000 items the score takes
+# 8 ms, an answer 1.6 ms (experiments/cat/live.csv). A row that follows an earlier event is out of
+# date.
 SCHEMA = """
 CREATE TABLE meta (format TEXT NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL);
 CREATE TABLE banks (hash TEXT PRIMARY KEY, file {blob} NOT NULL);
@@ -35,28 +39,12 @@ CREATE TABLE events (
   session TEXT NOT NULL REFERENCES sessions(id), number INTEGER NOT NULL, event TEXT NOT NULL,
   digest TEXT NOT NULL, PRIMARY KEY (session, number)
 ){table_end};
-"""
-"""Tables of a new store, in the SQL that all databases share (`Dialect` fills the placeholders)."""
-
-
-# Not a column of sessions: a head may be large, and a change rewrites the whole row.
-SEAL_TABLE = """
 CREATE TABLE seals (
   session TEXT PRIMARY KEY REFERENCES sessions(id), seal TEXT NOT NULL
 ){table_end};
-"""
-
-
-# Written when a status is computed, not with every answer: with 30,000 items the score takes 8 ms,
-# an answer 1.6 ms (experiments/cat/live.csv). A row that follows an earlier event is out of date.
-STATUS_TABLE = """
 CREATE TABLE statuses (
   session TEXT PRIMARY KEY REFERENCES sessions(id), status TEXT NOT NULL, digest TEXT NOT NULL
 ){table_end};
-"""
-
-
-EXPOSURE_TABLES = """
 CREATE TABLE exposure (
   bank TEXT NOT NULL, config TEXT NOT NULL, cell INTEGER NOT NULL, item TEXT NOT NULL,
   given {integer} NOT NULL, PRIMARY KEY (bank, config, cell, item)
@@ -66,6 +54,7 @@ CREATE TABLE visits (
   eligible {blob}, PRIMARY KEY (bank, config, cell)
 ){table_end};
 """
+"""Tables of a new store, in the SQL that all databases share (`Dialect` fills the placeholders)."""
 
 
 AT_ONCE = 100
@@ -220,7 +209,7 @@ class StoreFile:
                 return
             dialect = self._db.dialect
             for statement in (
-                *dialect.statements(SCHEMA + SEAL_TABLE + STATUS_TABLE + EXPOSURE_TABLES),
+                *dialect.statements(SCHEMA),
                 *dialect.append_only_statements("events"),
             ):
                 self._db.execute(statement)
@@ -272,13 +261,7 @@ class StoreFile:
             FROM sessions s ORDER BY s.started, s.id"""
         with self._db.reading():
             table = [
-                {
-                    "session": name,
-                    "subject": json.loads(head)["subject"],
-                    "started": started[:19],
-                    "answers": answers,
-                    "over": reason or "",
-                }
+                (name, json.loads(head)["subject"], started[:19], answers, reason or "")
                 for name, head, started, answers, reason in self._db.execute(query).fetchall()
             ]
         columns = ["session", "subject", "started", "answers", "over"]

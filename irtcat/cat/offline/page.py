@@ -26,7 +26,6 @@ from irtcat._files.json import escaped, json_text, json_value, policy_hash
 from irtcat._files.writing import replacing
 from irtcat._version import __version__
 from irtcat.bank import BankLike, ItemBank
-from irtcat.cat.belief.state import Plan
 from irtcat.cat.engine.choice import context_of
 from irtcat.cat.engine.config import Config, rule_names
 from irtcat.cat.engine.engine import start
@@ -58,6 +57,9 @@ AT_RANDOM = {
     ("exposure", "conditional-eligibility"),
 }
 """Rules that draw at random."""
+
+OF_PLAN = ("length", "planned", "least", "most", "group")
+"""Fields of a content plan that the engine in JavaScript reads."""
 
 REMEDY = (
     "Change these rules, or give the test with a server (irtcat serve) or irtcat.cat.Session, "
@@ -102,7 +104,7 @@ def document_of(bank: BankLike, config: Config) -> dict[str, Any]:
         "first": np.asarray(pool.first),
         "content": config.content,
         "enemies": [np.flatnonzero(one) for one in np.asarray(pool.enemies).T],
-        "plan": None if pool.plan is None else _plan(pool.plan),
+        "plan": pool.plan and {name: np.asarray(getattr(pool.plan, name)) for name in OF_PLAN},
     }
     return {name: json_value(value) for name, value in document.items()}
 
@@ -152,12 +154,9 @@ def _curves(model: Any) -> list[dict[str, Any]]:
     """The curves of items of one model."""
     if model.has_logistic_link:
         published = model.irt_parameters()
-        columns = {name: np.asarray(published[name], float) for name in "acd"}
-        columns["intercept"] = np.asarray(model.intercept, float)
-        return [
-            {"model": "logistic", **{name: float(column[j]) for name, column in columns.items()}}
-            for j in range(len(columns["a"]))
-        ]
+        columns = {name: published[name] for name in "acd"} | {"intercept": model.intercept}
+        floats = {name: np.asarray(column, float) for name, column in columns.items()}
+        return pd.DataFrame({"model": "logistic", **floats}).to_dict("records")
     link = getattr(model, "link", None)
     if link not in (CUMULATIVE, SOFTMAX):
         must = "a bank of logistic, graded, partial credit or nominal items"
@@ -173,11 +172,6 @@ def _curves(model: Any) -> list[dict[str, Any]]:
         else:
             out.append({"model": "softmax", "slopes": slopes, "intercepts": intercepts})
     return out
-
-
-def _plan(plan: Plan) -> dict[str, Any]:
-    names = ("length", "planned", "least", "most", "group")
-    return {name: np.asarray(getattr(plan, name)) for name in names}
 
 
 KEYS_IN_PAGE = (

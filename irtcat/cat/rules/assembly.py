@@ -15,12 +15,13 @@ ends after a few nodes. What it does not solve, and forms with testlets, HiGHS s
 
 import heapq
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix, identity, vstack
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 
@@ -75,37 +76,30 @@ class Rules:
 
     def constraints(self, items: IntArray) -> Constraints:
         """The constraints on the items at these positions."""
-        n = len(items)
+        n, groups = len(items), np.arange(len(self.low))
         sets = self.enemies[items].T
         active = np.flatnonzero(sets.sum(axis=1) > 1)
+        one = identity(n, format="csr")
         pairs = _neighbours(None if self.testlet is None else self.testlet[items])
-        tie = np.zeros((len(pairs), n))
-        tie[np.arange(len(pairs)), pairs[:, 0]] = 1.0
-        tie[np.arange(len(pairs)), pairs[:, 1]] = -1.0
-        n_groups = len(self.low)
-        blocks: dict[str, tuple[Any, Any, Any, Any]] = {
-            "length": (np.ones((1, n)), self.length, self.length, np.zeros(1)),
-            "group": (
-                self.group[items] == np.arange(n_groups)[:, None],
-                self.low,
-                self.high,
-                np.arange(n_groups),
-            ),
-            "enemies": (sets[active], 0.0, 1.0, active),
-            "testlets": (tie, 0.0, 0.0, np.zeros(len(pairs))),
-        }
-        sizes = [len(matrix) for matrix, *_ in blocks.values()]
+        blocks = [
+            ("length", np.ones((1, n)), self.length, self.length, 0),
+            ("group", self.group[items] == groups[:, None], self.low, self.high, groups),
+            ("enemies", sets[active], 0.0, 1.0, active),
+            ("testlets", one[pairs[:, 0]] - one[pairs[:, 1]], 0.0, 0.0, 0),
+        ]
+        rule, matrices, low, high, number = zip(*blocks, strict=True)
+        sizes = [matrix.shape[0] for matrix in matrices]
 
-        def ends(k: int) -> FloatArray:
-            of_rule = zip(blocks.values(), sizes, strict=True)
-            return np.concatenate([np.broadcast_to(block[k], size) for block, size in of_rule])
+        def stacked(ends: Sequence[Any], dtype: type) -> Any:
+            rows = zip(ends, sizes, strict=True)
+            return np.concatenate([np.full(size, end, dtype) for end, size in rows])
 
         return Constraints(
-            matrix=vstack([csr_matrix(matrix, dtype=float) for matrix, *_ in blocks.values()]),
-            low=ends(1).astype(float),
-            high=ends(2).astype(float),
-            rule=np.repeat(list(blocks), sizes),
-            number=ends(3).astype(int),
+            matrix=vstack([csr_matrix(matrix, dtype=float) for matrix in matrices]),
+            low=stacked(low, float),
+            high=stacked(high, float),
+            rule=np.repeat(rule, sizes),
+            number=stacked(number, int),
         )
 
 

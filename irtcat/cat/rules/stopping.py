@@ -54,9 +54,7 @@ def se(context: Context, *, below: float | tuple[float, ...] = 0.3, of: str = "e
     if len(limits) not in ((1, context.se.size) if of == "every" else (1,)):
         raise argument_error("below", "one number, or with every SE one for each ability", below)
     errors = context.se.mean() if of == "mean" else context.se
-    return (
-        errors <= (jnp.asarray(below, errors.dtype) if isinstance(below, tuple) else below)
-    ).all()
+    return (errors <= jnp.asarray(limits, errors.dtype)).all()
 
 
 def se_change(context: Context, *, below: float = 0.01) -> Array:
@@ -110,19 +108,27 @@ def _cuts(cuts: Any) -> tuple[float, ...]:
     return values
 
 
-def _ratio_decided(ratios: Array, alpha: float, beta: float) -> Array:
+def _category(above: Array, below: Array) -> Array:
     """Number of cuts passed, which is the category; -1 while some cut is undecided."""
-    above = ratios >= jnp.log((1 - beta) / alpha)
-    below = ratios <= jnp.log(beta / (1 - alpha))
     return jnp.where((above | below).all(), above.sum(), -1)
 
 
-def _check_errors(delta: float, alpha: float, beta: float) -> None:
+def _decided(
+    ratios_of: Callable[[Context, tuple[float, ...], float], Array],
+    context: Context,
+    cuts: Any,
+    delta: float,
+    alpha: float,
+    beta: float,
+) -> Array:
+    """The category by likelihood ratios of every cut."""
     check_positive("delta", delta)
     check_interval("alpha", alpha)
     check_interval("beta", beta)
     if alpha + beta >= 1:
         raise argument_error("alpha + beta", "below 1, or all tests end at once", alpha + beta)
+    ratios = ratios_of(context, _cuts(cuts), delta)
+    return _category(ratios >= jnp.log((1 - beta) / alpha), ratios <= jnp.log(beta / (1 - alpha)))
 
 
 def sprt_ratios(context: Context, cuts: tuple[float, ...], delta: float) -> Array:
@@ -170,8 +176,7 @@ def sprt(
         Wald (1947), Sequential Analysis; Reckase (1983), in New Horizons in Testing, 237-255;
         several cuts: Eggen & Straetmans (2000).
     """
-    _check_errors(delta, alpha, beta)
-    return _ratio_decided(sprt_ratios(context, _cuts(cuts), delta), alpha, beta)
+    return _decided(sprt_ratios, context, cuts, delta, alpha, beta)
 
 
 def glr(
@@ -187,8 +192,7 @@ def glr(
     References:
         Bartroff, Finkelman & Lai (2008), Psychometrika 73, 473-486; Thompson (2009).
     """
-    _check_errors(delta, alpha, beta)
-    return _ratio_decided(glr_ratios(context, _cuts(cuts), delta), alpha, beta)
+    return _decided(glr_ratios, context, cuts, delta, alpha, beta)
 
 
 def ci(context: Context, *, cuts: float | tuple[float, ...] = 0.0, level: float = 0.95) -> Array:
@@ -200,8 +204,7 @@ def ci(context: Context, *, cuts: float | tuple[float, ...] = 0.0, level: float 
     check_interval("level", level)
     half = ndtri(0.5 + level / 2) * context.se
     points = jnp.asarray(_cuts(cuts), context.theta.dtype)
-    above, below = context.theta - half > points, context.theta + half < points
-    return jnp.where((above | below).all(), above.sum(), -1)
+    return _category(context.theta - half > points, context.theta + half < points)
 
 
 def score_moments(context: Context) -> tuple[Array, Array]:

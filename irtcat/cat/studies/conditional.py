@@ -38,45 +38,42 @@ def errors_by_ability(
     check_count("bins", bins)
     if at is None:
         _, group, counts = np.unique(truth, return_inverse=True, return_counts=True)
-        if counts.min() == 1:
-            return errors_in_bins(truth, theta, se, n_items, bins)
-        return _errors_in_groups(truth, theta, se, n_items, group.ravel())
-    edges = finite_vector("at", at)
-    if len(edges) < 2 or (np.diff(edges) <= 0).any():
-        raise argument_error("at", "two or more edges in rising order", at)
-    group = np.searchsorted(edges, truth, side="right") - 1
-    group[truth == edges[-1]] = len(edges) - 2
-    group = np.where(group < len(edges) - 1, group, -1)
-    return _errors_in_groups(truth, theta, se, n_items, group)
+        group = bins_of(truth, bins) if counts.min() == 1 else group.ravel()
+    else:
+        edges = finite_vector("at", at)
+        if len(edges) < 2 or (np.diff(edges) <= 0).any():
+            raise argument_error("at", "two or more edges in rising order", at)
+        group = np.searchsorted(edges, truth, side="right") - 1
+        group[truth == edges[-1]] = len(edges) - 2
+        group = np.where(group < len(edges) - 1, group, -1)
+    return errors_in_groups(truth, theta, se, n_items, group)
 
 
-def errors_in_bins(
-    truth: FloatArray, theta: FloatArray, se: FloatArray, n_items: IntArray, bins: int
-) -> pd.DataFrame:
-    """The same table for bins with equal numbers of sessions; empty bins are left out."""
+def bins_of(truth: FloatArray, bins: int) -> IntArray:
+    """Number of each session's bin; the bins have equal numbers of sessions."""
     edges = np.unique(np.quantile(truth, np.linspace(0, 1, bins + 1)))
     last = max(len(edges) - 2, 0)
-    group = np.clip(np.searchsorted(edges, truth, side="right") - 1, 0, last)
-    return _errors_in_groups(truth, theta, se, n_items, group)
+    return np.clip(np.searchsorted(edges, truth, side="right") - 1, 0, last)
 
 
-def _errors_in_groups(
+def errors_in_groups(
     truth: FloatArray, theta: FloatArray, se: FloatArray, n_items: IntArray, group: IntArray
 ) -> pd.DataFrame:
     """One row for each group with sessions; those of group -1 are left out."""
     rows = []
     for number in np.unique(group[group >= 0]):
-        selected = group == number
-        error = theta[selected] - truth[selected]
-        rows.append(
-            {
-                "theta": truth[selected].mean(),
-                "sessions": int(selected.sum()),
-                "bias": error.mean(),
-                "csem": error.std(ddof=1) if len(error) > 1 else np.nan,
-                "rmse": np.sqrt((error**2).mean()),
-                "se": mean_of_finite(se[selected]),
-                "items": n_items[selected].mean(),
-            }
-        )
-    return pd.DataFrame(rows, columns=["theta", "sessions", "bias", "csem", "rmse", "se", "items"])
+        at = group == number
+        figures = figures_of(theta[at] - truth[at], se[at])
+        rows.append({"theta": truth[at].mean(), **figures, "items": n_items[at].mean()})
+    return pd.DataFrame(rows, columns=["theta", *FIGURES, "items"])
+
+
+FIGURES = ("sessions", "bias", "csem", "rmse", "se")
+
+
+def figures_of(error: FloatArray, se: FloatArray) -> dict[str, float]:
+    """The `FIGURES` of some sessions: their number, errors, and mean finite SE."""
+    csem = error.std(ddof=1) if len(error) > 1 else np.nan
+    rmse = np.sqrt((error**2).mean())
+    values = (len(error), error.mean(), csem, rmse, mean_of_finite(se))
+    return dict(zip(FIGURES, values, strict=True))

@@ -92,13 +92,13 @@ def exact_distribution(
     test = bank.subset(bank.positions(ids))
     if not ids or not is_number(theta):
         raise argument_error("items and theta", "ids of items and a finite ability", (ids, theta))
-    config = _estimator_only(config, len(ids))
+    used = ("method", "prior", "constant", "constant_step", "theta_bounds", "nodes")
+    estimator: dict[str, Any] = {name: getattr(config, name) for name in used}
+    config = Config(**estimator, max_items=len(ids))
     n_categories = item_categories(test.model)
     if np.prod(n_categories.astype(float)) > MOST_PATTERNS:
         raise argument_error("items", f"few enough for {MOST_PATTERNS} patterns", len(ids))
-    patterns = np.stack(
-        [axis.ravel() for axis in np.meshgrid(*map(np.arange, n_categories), indexing="ij")], axis=1
-    ).astype(np.int32)
+    patterns = np.indices(n_categories, np.int32).reshape(len(ids), -1).T
     row = prior_rows(bank, prior, 1)[0]
     with precision("float64"):
         pool = prepare(test, config)
@@ -107,13 +107,6 @@ def exact_distribution(
     probability = curves[np.arange(len(ids)), patterns].prod(axis=1)
     table = pd.DataFrame(patterns, columns=pd.Index(ids, dtype=object))
     return table.assign(theta=np.asarray(estimates), probability=probability)
-
-
-def _estimator_only(config: Config, length: int) -> Config:
-    """The same estimator for a test of this length, without selection rules."""
-    estimator_fields = ("method", "prior", "constant", "constant_step", "theta_bounds", "nodes")
-    fields: dict[str, Any] = {name: getattr(config, name) for name in estimator_fields}
-    return Config(**fields, max_items=length)
 
 
 def exact_error(

@@ -19,7 +19,13 @@ from irtcat.cat.engine.plan import ContentPlan
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.rules.sampling import draws
 from irtcat.cat.rules.stopping import reasons
-from irtcat.cat.studies.conditional import errors_by_ability, errors_in_bins, mean_of_finite
+from irtcat.cat.studies.conditional import (
+    bins_of,
+    errors_by_ability,
+    errors_in_groups,
+    figures_of,
+    mean_of_finite,
+)
 from irtcat.cat.studies.retracing import retraced
 from irtcat.prediction import betting
 from irtcat.responses import Responses
@@ -243,7 +249,8 @@ class Report:
         check_count("bins", bins)
         tables = []
         for d, one in enumerate(self._by_ability().values(), start=1):
-            table = errors_in_bins(one.truth, one.theta, one.se, one.n_items, bins)
+            group = bins_of(one.truth, bins)
+            table = errors_in_groups(one.truth, one.theta, one.se, one.n_items, group)
             tables.append(table.assign(ability=d).drop(columns="csem"))
         if len(tables) == 1:
             return tables[0].drop(columns="ability")
@@ -259,21 +266,10 @@ class Report:
     def _by_length(self) -> pd.DataFrame:
         error = self.thetas - self.truth[:, None]
         going = ~np.isnan(self.thetas)
-        rows = []
-        for k in np.flatnonzero(going.any(axis=0)):
-            e = error[going[:, k], k]
-            ses = self.ses[going[:, k], k]
-            rows.append(
-                {
-                    "items": k + 1,
-                    "sessions": len(e),
-                    "rmse": np.sqrt((e**2).mean()),
-                    "bias": e.mean(),
-                    "se": mean_of_finite(ses),
-                }
-            )
-        names = ["items", "sessions", "rmse", "bias", "se"]
-        return pd.DataFrame(rows, columns=names).set_index("items")
+        steps = np.flatnonzero(going.any(axis=0))
+        rows = [figures_of(error[going[:, k], k], self.ses[going[:, k], k]) for k in steps]
+        index = pd.Index(steps + 1, name="items")
+        return pd.DataFrame(rows, index, ["sessions", "rmse", "bias", "se"])
 
     def scores(self, bank: ItemBank) -> FloatArray:
         """Mean score on the whole bank expected from its curves after each item, subjects x items.
