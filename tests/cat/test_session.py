@@ -332,7 +332,7 @@ def from_logs(store, config):
         asks = [e for e in session.events if e["kind"] == "ask"]
         for event in asks:
             for item in event["items"]:
-                given[event.get("cell", 0), session._course.positions[item]] += 1
+                given[event.get("cell", 0), session._positions[item]] += 1
         limit = np.atleast_2d(session.head["counts"][0])
         for cell in {event.get("cell", 0) for event in asks}:
             sessions[cell] += 1

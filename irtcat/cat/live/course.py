@@ -25,9 +25,10 @@ from irtcat.models import item_categories
 
 
 class Course:
-    """What has happened in a session.
+    """What has happened in a session: the mechanics of `irtcat.cat.Session`.
 
     Attributes:
+        id: the session's id.
         bank: the frozen bank.
         config: the frozen configuration.
         head: what was fixed when the session began.
@@ -48,13 +49,14 @@ class Course:
             pool = prepare(bank, config)
         check_prepared(pool, config)
         self.bank, self.config, self.head = bank, config, dict(head)
+        self.id = str(head["id"])
         self.pool = pool.with_counts(head.get("counts"))
-        self.positions = {name: i for i, name in enumerate(bank.item_ids.tolist())}
+        self._positions = {name: i for i, name in enumerate(bank.item_ids.tolist())}
         self._categories = item_categories(bank.model)
         self.state = start(self.pool, config, head["prior"], None, int(head["seed"]))
         self.events: list[Event] = []
         self._pending: dict[str, Event] = {}
-        self.answered: dict[str, int] = {}
+        self._answered: dict[str, int] = {}
         self._next: CatState | None = None
         self._stopwatch = Stopwatch(clock)
 
@@ -75,16 +77,16 @@ class Course:
         """Name of the stopping rule that ended the session; empty while it is running."""
         return str(self.events[-1]["reason"]) if self.is_over else ""
 
-    def events_of(self, item: str, value: Any, seconds: float | None = None) -> list[Event]:
+    def _events_of(self, item: str, value: Any, seconds: float | None = None) -> list[Event]:
         """The events that follow from an answer, checked but not yet applied to the session."""
         item = str(item)
         code = self._code(item, value)
         if seconds is not None and not is_duration(seconds):
             raise argument_error("seconds", "a finite number, not negative", seconds)
-        if item in self.answered:
-            if self.answered[item] == code:
+        if item in self._answered:
+            if self._answered[item] == code:
                 return []
-            earlier = f"which was answered with {self.bank_code(item)!r}"
+            earlier = f"which was answered with {self._bank_code(item)!r}"
             got = f"{shorten(value)} for {brief(item)}, {earlier}"
             raise InputError(f"The `value` argument must be the answer given before. Got {got}.")
         if item not in self.asked:
@@ -108,13 +110,6 @@ class Course:
             last = out[-1]["at"]
         return out
 
-    def restart_timer(self) -> None:
-        """Measure the time of the next answer from now, not from when its item was asked.
-
-        For a program that repeats the question after an interruption.
-        """
-        self._stopwatch.restart(self.events[-1]["at"])
-
     def _state_after(self, answers: Mapping[str, Event]) -> CatState:
         """The state once all items asked are answered."""
         ids = self._ids(self.state)
@@ -124,7 +119,7 @@ class Course:
         return step(self.pool, self.config, self.state, codes, seconds)
 
     def _events_after(self, state: CatState) -> list[Event]:
-        """Events after all items asked are answered; keeps the state for `apply`."""
+        """Events after all items asked are answered; keeps the state for `_apply`."""
         self._next = state
         if int(state.stop) > 0:
             return [{"kind": "stop", "reason": reasons(self.config.stopping)[int(state.stop) - 1]}]
@@ -145,15 +140,15 @@ class Course:
         rules = [name for name, bit in RELAXED.items() if code & bit]
         return [event, {"kind": "infeasible", "items": items, "rules": rules}] if rules else [event]
 
-    def first_events(self) -> list[Event]:
+    def _first_events(self) -> list[Event]:
         """The events of asking the first items."""
         return self._stamped(self._asking(self.state), self.head["started"])
 
-    def apply(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         """Apply an event of the log to the state."""
         if event["kind"] == "answer":
             self._pending[event["item"]] = event
-            self.answered[event["item"]] = event["code"]
+            self._answered[event["item"]] = event["code"]
         elif event["kind"] != "infeasible":  # the relaxed rules follow from the other events
             state = self.state
             if self.events:
@@ -162,11 +157,11 @@ class Course:
             self._next, self.state = None, self._as_logged(state, event)
         self.events.append(event)
 
-    def forget(self) -> None:
-        """Forget the events that `events_of` returned and that were not applied."""
+    def _forget(self) -> None:
+        """Forget the events that `_events_of` returned and that were not applied."""
         self._next = None
 
-    def relaxed(self) -> dict[str, list[str]]:
+    def _relaxed(self) -> dict[str, list[str]]:
         """The items that were asked against a kind of rules, by the kind."""
         marks = [event for event in self.events if event["kind"] == "infeasible"]
         asked = {
@@ -183,7 +178,7 @@ class Course:
             administered = np.array(state.administered)
             administered[[i for i in np.asarray(state.asked) if i >= 0]] = False
             asked = np.full(self.config.batch, NONE, np.int32)
-            positions = [self.positions[item] for item in event["items"]]
+            positions = [self._positions[item] for item in event["items"]]
             asked[: len(positions)] = positions
             administered[positions] = True
             stop = jnp.zeros_like(state.stop)
@@ -196,23 +191,23 @@ class Course:
 
     def _code(self, item: str, value: Any) -> int:
         """An answer as a category from 0; -1 for none."""
-        if item not in self.positions:
+        if item not in self._positions:
             raise argument_error("item", "an item of the bank", item)
         if value is None:
             return NONE
-        low, n = self.bank.first_code, int(self._categories[self.positions[item]])
+        low, n = self.bank.first_code, int(self._categories[self._positions[item]])
         number = isinstance(value, (int, float, np.integer, np.floating, np.bool_))
         if not number or not low <= value < low + n or value != int(value):
             must = f"a whole number from {low} to {low + n - 1} for {brief(item)}"
             raise argument_error("value", must, value)
         return int(value) - low
 
-    def bank_code(self, item: str) -> int | None:
+    def _bank_code(self, item: str) -> int | None:
         """The answer to an item in the codes of the bank; None where it was skipped."""
-        code = self.answered[item]
+        code = self._answered[item]
         return None if code == NONE else code + self.bank.first_code
 
-    def apply_events(self, events: Sequence[Event]) -> None:
+    def _apply_events(self, events: Sequence[Event]) -> None:
         """Apply further events of the log to the session.
 
         Raises:
@@ -223,7 +218,7 @@ class Course:
             if fault:
                 name = f"Event {len(self.events)} of session {shorten(self.head['id'])}"
                 raise InputError(f"{name} {fault}. Got {shorten(event)}.")
-            self.apply(dict(event))
+            self._apply(dict(event))
 
     def _fault(self, event: Event) -> str:
         """The reason why an event cannot follow the log so far; empty if it can."""
@@ -234,7 +229,7 @@ class Course:
             item, code = event["item"], event["code"]
             if item not in asked:
                 return "answers an item that is not asked"
-            valid = NONE <= code < int(self._categories[self.positions[item]])
+            valid = NONE <= code < int(self._categories[self._positions[item]])
             return "" if valid else f"has an answer that {item} does not have"
         if kind == "infeasible":
             previous = self.events[-1] if self.events else {}
@@ -245,13 +240,13 @@ class Course:
         if kind == "stop":
             return self._stop_fault(event["reason"])
         items, cells = event["items"], len(cuts_in(self.config.exposure)) + 1
-        if set(items) - self.positions.keys():
+        if set(items) - self._positions.keys():
             return "asks an item that is not in the bank"
-        if len(set(items)) < len(items) or self.answered.keys() & set(items):
+        if len(set(items)) < len(items) or self._answered.keys() & set(items):
             return "asks an item twice"
         if len(items) > self.config.batch:
             return f"asks more than {self.config.batch} items at a time"
-        if len(items) + len(self.answered) > self.config.total_items:
+        if len(items) + len(self._answered) > self.config.total_items:
             return f"asks more than {self.config.total_items} items"
         valid = 0 <= event.get("cell", -1) < cells if cells > 1 else "cell" not in event
         return "" if valid else "has a cell that the exposure rule does not have"

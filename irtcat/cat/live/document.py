@@ -1,7 +1,7 @@
 """Document of a session: its head, which is fixed when it begins, and its events, as JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from irtcat.cat.engine.exposure_parameters import ExposureParameters, session_co
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.log import SESSION, Event, Key, as_key, document_digest, field_fault, is_digest
 from irtcat.cat.rules.exposure import blank_counts
+
+SessionT = TypeVar("SessionT", bound=Course)
 
 REQUIRED = (
     *SESSION.head,
@@ -116,24 +118,29 @@ def document_of(head: Mapping[str, Any], events: Sequence[Event], key: Key) -> d
 
 
 def read_document(
-    bank: ItemBank, document: Mapping[str, Any], pool: Pool | None, key: Key, clock: Clock
-) -> Course:
-    """The course of the session that a document holds (see `Session.from_json`)."""
+    kind: type[SessionT],
+    bank: ItemBank,
+    document: Mapping[str, Any],
+    pool: Pool | None,
+    key: Key,
+    clock: Clock,
+) -> SessionT:
+    """The session that a document holds (see `Session.from_json`)."""
     _check_document(bank, document, key)
     head = {k: v for k, v in document.items() if k not in ("events", "digest")}
     try:
         config = Config.from_json(head["config"])
         check_head(bank, config, head)
-        course = Course(bank, config, head, pool, clock)
+        session = kind(bank, config, head, pool, clock)
     except InputError as error:
         raise InputError(f"The document holds no valid session. {error}") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         got = f"{type(error).__name__}: {error}"
         raise argument_error("document", "a session as returned by to_json", got) from None
-    course.apply_events(document["events"])
-    if not course.events:
+    session._apply_events(document["events"])
+    if not session.events:
         raise argument_error("document", "a session with its first item asked", "no event")
-    return course
+    return session
 
 
 def _check_document(bank: ItemBank, document: Any, key: Key) -> None:

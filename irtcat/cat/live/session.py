@@ -16,7 +16,7 @@ import pandas as pd
 
 from irtcat._common.clock import Clock, system_clock
 from irtcat.bank import ItemBank, as_bank, numbered
-from irtcat.cat.belief.state import NONE, CatState, Counts, Pool
+from irtcat.cat.belief.state import NONE, Counts, Pool
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.plan import ContentPlan, target_plan
@@ -31,7 +31,7 @@ from irtcat.cat.studies.report import Report
 from irtcat.responses import Responses
 
 
-class Session:
+class Session(Course):
     """A live adaptive test.
 
     Created by `Session.begin` (in memory), `irtcat.cat.Store.begin` (on disk), `Session.from_json`
@@ -41,8 +41,13 @@ class Session:
         id: the session's id.
         bank: the frozen bank.
         config: the frozen configuration.
+        head: what was fixed when the session began.
+        pool: the bank as returned by `prepare`, with the counts of exposure when the session began.
         state: the current `CatState`.
         events: the log so far.
+        asked: ids of the items asked and not yet answered, in order.
+        is_over: whether the session has ended.
+        reason: name of the stopping rule that ended the session; empty while it is running.
 
     Example:
         >>> bank = ItemBank.from_parameters(a=[1.0, 2.0, 1.0], b=[-1.0, 0.1, 1.0])
@@ -56,11 +61,6 @@ class Session:
         >>> session.is_over, session.reason
         (True, 'length')
     """
-
-    def __init__(self, course: Course):
-        self.bank, self.config, self.head = course.bank, course.config, course.head
-        self.id = str(course.head["id"])
-        self._course = course
 
     @classmethod
     def begin(
@@ -102,44 +102,14 @@ class Session:
         bank = checked_bank(bank, config)
         identity = {"seed": seed, "prior": prior, "session_id": session_id, "subject": subject}
         head = new_head(bank, config, counts, clock, **identity)
-        course = Course(bank, config, head, pool, clock)
-        for event in course.first_events():
-            course.apply(event)
-        return cls(course)
-
-    @property
-    def pool(self) -> Pool:
-        """The bank as returned by `prepare`, with the counts of exposure when the session began."""
-        return self._course.pool
-
-    @property
-    def state(self) -> CatState:
-        """The current state."""
-        return self._course.state
-
-    @property
-    def events(self) -> list[Event]:
-        """The log so far."""
-        return self._course.events
-
-    @property
-    def asked(self) -> list[str]:
-        """Ids of the items asked and not yet answered, in order."""
-        return self._course.asked
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the session has ended."""
-        return self._course.is_over
-
-    @property
-    def reason(self) -> str:
-        """Name of the stopping rule that ended the session; empty while it is running."""
-        return self._course.reason
+        session = cls(bank, config, head, pool, clock)
+        for event in session._first_events():
+            session._apply(event)
+        return session
 
     def __repr__(self) -> str:
         state = f"over ({self.reason})" if self.is_over else f"asks {', '.join(self.asked)}"
-        return f"Session({self.id}, {len(self._course.answered)} answers, {state})"
+        return f"Session({self.id}, {len(self._answered)} answers, {state})"
 
     def answer(self, item: str, value: Any, seconds: float | None = None) -> list[str]:
         """Record the answer to an item asked.
@@ -160,8 +130,8 @@ class Session:
             InputError: for an item that was not asked, an invalid answer, or an answer that differs
                 from the recorded one. Repeating the same answer changes nothing.
         """
-        for event in self._course.events_of(item, value, seconds):
-            self._course.apply(event)
+        for event in self._events_of(item, value, seconds):
+            self._apply(event)
         return self.asked
 
     def restart_timer(self) -> None:
@@ -169,7 +139,7 @@ class Session:
 
         For a program that repeats the question after an interruption.
         """
-        self._course.restart_timer()
+        self._stopwatch.restart(self.events[-1]["at"])
 
     def estimate(self) -> dict[str, Any]:
         """The current estimates.
@@ -265,7 +235,7 @@ class Session:
         out += prior_flag(self.bank, self.head)
         out += [
             f"The {name} rules could not be satisfied when asking {', '.join(items)}."
-            for name, items in self._course.relaxed().items()
+            for name, items in self._relaxed().items()
         ]
         items, answers = np.asarray(self.state.items), np.asarray(self.state.answers)
         unused = items[self.bank.in_unused_categories(items, answers)]
@@ -283,7 +253,7 @@ class Session:
         n = int(self.state.n)
         ids = [str(self.bank.item_ids[i]) for i in np.asarray(self.state.items)[:n]]
         columns = {
-            "answer": [self._course.bank_code(item) for item in ids],
+            "answer": [self._bank_code(item) for item in ids],
             **numbered("theta", np.asarray(self.state.thetas, float)[:n]),
             **numbered("se", np.asarray(self.state.ses, float)[:n]),
         }
@@ -358,7 +328,7 @@ class Session:
             Traceback (most recent call last):
             irtcat._common.errors.InputError: The `document` argument must be as to_json wrote ...
         """
-        return cls(read_document(as_bank(bank), document, pool, key, clock))
+        return read_document(cls, as_bank(bank), document, pool, key, clock)
 
     def apply_events(self, events: Sequence[Event]) -> None:
         """Apply further events of the log to the session.
@@ -366,4 +336,4 @@ class Session:
         Raises:
             InputError: for an event that cannot follow those before it.
         """
-        self._course.apply_events(events)
+        self._apply_events(events)

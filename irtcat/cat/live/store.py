@@ -27,7 +27,6 @@ from irtcat.cat.engine.engine import check_prepared, lots
 from irtcat.cat.engine.exposure_parameters import ExposureParameters
 from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.engine.reading import checked_bank
-from irtcat.cat.live.course import Course
 from irtcat.cat.live.database import Database
 from irtcat.cat.live.document import new_head
 from irtcat.cat.live.log import Event, Key, first_digest, status_digest
@@ -245,9 +244,9 @@ class Store(StoreFile):
         if pool is not None:
             self._pools.setdefault((digest, head["config_hash"]), pool)
         pool = self._pool_of(bank, config, digest)
-        session = StoredSession(Course(bank, config, head, pool, self._clock))
+        session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
-        first = session._course.first_events()
+        first = session._first_events()
         with self._db.writing():
             if session.id in self:
                 raise argument_error("session_id", "one that is not taken", session.id)
@@ -258,7 +257,7 @@ class Store(StoreFile):
             )
             last = self._append(session, 0, first_digest(head, self._key), first)
         for event in first:
-            session._course.apply(event)
+            session._apply(event)
         session._digest = last
         return session
 
@@ -275,7 +274,7 @@ class Store(StoreFile):
             head = self._head(name)
             bank, config = self.begun_with(name)
             pool = self._pool_of(bank, config, head["bank"])
-            session = StoredSession(Course(bank, config, head, pool, self._clock))
+            session = StoredSession(bank, config, head, pool, self._clock)
         session._store = self
         self._apply(session, events, last)
         return session
@@ -331,7 +330,7 @@ class Store(StoreFile):
         """
         try:
             try:
-                events = session._course.events_of(item, value, seconds)
+                events = session._events_of(item, value, seconds)
             except InputError:
                 if self._catch_up(session):  # what was refused may be right by now
                     return self.answer(session, item, value, seconds)
@@ -344,14 +343,14 @@ class Store(StoreFile):
                 if is_current:
                     last = self._append(session, len(session.events), session._digest, events)
             if not is_current:
-                session._course.forget()
+                session._forget()
                 self._catch_up(session)
                 return self.answer(session, item, value, seconds)
         except BaseException:
-            session._course.forget()
+            session._forget()
             raise
         for event in events:
-            session._course.apply(event)
+            session._apply(event)
         session._digest = last
         return session.asked
 

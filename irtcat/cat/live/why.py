@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from irtcat.cat.live.course import Course
 from irtcat.cat.live.log import Event
 from irtcat.cat.live.session import Session
 from irtcat.cat.rules.sampling import draws
@@ -20,7 +19,7 @@ def retraced(session: Session) -> Iterator[tuple[Event, Session, pd.DataFrame]]:
         The event of asking, the session at that time (which changes afterwards), and all items as
         candidates (see `Session.explain`).
     """
-    replayed = Session(Course(session.bank, session.config, session.head, session.pool))
+    replayed = Session(session.bank, session.config, session.head, session.pool)
     for event in session.events:
         replayed.apply_events([event])
         if event["kind"] == "ask":
