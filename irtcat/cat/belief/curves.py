@@ -228,11 +228,9 @@ def _any_curves(model: ItemModel, nodes: Array) -> tuple[Array, Array, Array]:
     """Log-probabilities, information and Warm's J, by automatic differentiation."""
 
     def one(item: ItemModel) -> tuple[Array, Array, Array]:
-        def at(t: Array) -> tuple[Array, Array, Array]:
-            log_p, _, information, warm = category_terms(item, t)
-            return log_p, information, warm
-
-        return jax.vmap(at, out_axes=-1)(nodes)
+        at_nodes = jax.vmap(functools.partial(category_terms, item), out_axes=-1)
+        log_p, _, information, warm = at_nodes(nodes)
+        return log_p, information, warm
 
     return jax.lax.map(one, model, batch_size=64)
 

@@ -165,8 +165,6 @@ def mode(context: Context, prior_weight: Any) -> Estimate:
     log_density = PRIORS[config.prior].function
 
     def prior_slope(theta: Array) -> Array:
-        if config.prior == "uniform":
-            return jnp.zeros_like(theta)
         if config.prior == "normal" and prior.ndim == 1:
             return -(theta - prior[0]) / prior[1] ** 2
 

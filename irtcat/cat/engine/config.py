@@ -253,9 +253,8 @@ class Config(Settings):
         if self.nodes is not None:
             check_count("nodes", self.nodes, 5, MOST_NODES)
         self._check_rules()
-        self._set(
-            "theta_bounds", None if self.theta_bounds is None else _theta_bounds(self.theta_bounds)
-        )
+        if self.theta_bounds is not None:
+            self._set("theta_bounds", _theta_bounds(self.theta_bounds))
         self._set("targets", _targets(self.targets))
         self._set("first", _ids("first", self.first))
         self._check_enemies()
@@ -477,8 +476,7 @@ class Config(Settings):
             needs.add("pretest")
         for name in ("group", "targets", "testlet", "pretest"):
             if name in needs and not getattr(self, name):
-                shares = name == "targets"
-                must = "the share of each content group" if shares else COLUMN
+                must = "the share of each content group" if name == "targets" else COLUMN
                 raise argument_error(name, must, None)
         if self.is_guaranteed:
             why = "for a guaranteed interval, since every item must be drawn"

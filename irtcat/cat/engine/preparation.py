@@ -68,11 +68,6 @@ def prepare(
     reading.check_pretest(bank, config)
     check_exposure(config, n_scored)
     plan, costs = content_plan(bank, config), reading.costs_of(bank, config)
-    seconds = (
-        np.zeros(bank.n_items)
-        if config.seconds is None
-        else reading.numbers_of(bank, config.seconds)
-    )
     with in_width("float64"):
         parameters, _ = bank.published()
         highest = item_categories(bank.model) - 1
@@ -111,7 +106,7 @@ def prepare(
             fixed=jax.tree.map(in_kind, fixed),
             factors=jax.tree.map(real, factors),
             costs=jax.tree.map(real, costs),
-            seconds=real(seconds),
+            seconds=real(reading.numbers_of(bank, config.seconds)),
             counts=jax.tree.map(real, counts),
             top=jnp.asarray(highest, jnp.int32),
             near=contending,

@@ -90,13 +90,13 @@ def pretest_of(bank: BankLike, config: Config) -> BoolArray:
     return np.array(marks, bool)
 
 
-def numbers_of(bank: ItemBank, name: str) -> FloatArray:
-    """The numbers of a column of the bank's item metadata.
+def numbers_of(bank: ItemBank, name: str | None) -> FloatArray:
+    """The numbers of a column of the bank's item metadata; 0 where ``name`` is None.
 
     Raises:
         InputError: there is no such column, or one of its cells is no number of at least 0.
     """
-    column = column_of(bank, name, None)
+    column = column_of(bank, name, 0.0)
     numbers: FloatArray = np.asarray(pd.to_numeric(pd.Series(column), errors="coerce"), float)
     bad = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
     if len(bad):

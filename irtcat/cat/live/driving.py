@@ -98,11 +98,8 @@ def _record_answers(session: Session, question: Any, response: Any) -> None:
     if isinstance(question, str):
         session.answer(question, response)
         return
-    answers = (
-        list(response)
-        if isinstance(response, Iterable) and not isinstance(response, str)
-        else [response]
-    )
+    is_list = isinstance(response, Iterable) and not isinstance(response, str)
+    answers = list(response) if is_list else [response]
     if len(answers) != len(question):
         raise argument_error("answer", f"a function that returns {len(question)} answers", answers)
     for item, value in zip(question, answers, strict=True):

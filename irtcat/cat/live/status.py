@@ -119,13 +119,7 @@ def score_alone(
 def score_by_bank(score: float, sd: float, level: float) -> FullScore:
     """The mean of the score under the bank's curves, with a Normal interval within 0 to 1."""
     half = NormalDist().inv_cdf(0.5 + level / 2) * sd
-    return FullScore(
-        score=score,
-        lower=max(0.0, score - half),
-        upper=min(1.0, score + half),
-        level=level,
-        estimator=BANK,
-    )
+    return FullScore(score, max(0.0, score - half), min(1.0, score + half), level, BANK)
 
 
 def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
@@ -205,13 +199,8 @@ class SessionStatus:
         """
         if GUARANTEED in self.estimates:
             score, lower, upper, level = self.estimates[GUARANTEED]
-            return FullScore(
-                score=float("nan") if score is None else score,
-                lower=lower,
-                upper=upper,
-                level=level,
-                estimator=f"{GUARANTEED}: {FINITE}",
-            )
+            score = float("nan") if score is None else score
+            return FullScore(score, lower, upper, level, f"{GUARANTEED}: {FINITE}")
         return score_by_bank(self.estimates["score"], self.estimates["score_sd"], level)
 
     def to_text(self) -> str:

@@ -156,7 +156,8 @@ def _curves(model: Any) -> list[dict[str, Any]]:
         published = model.irt_parameters()
         columns = {name: published[name] for name in "acd"} | {"intercept": model.intercept}
         floats = {name: np.asarray(column, float) for name, column in columns.items()}
-        return pd.DataFrame({"model": "logistic", **floats}).to_dict("records")
+        table = pd.DataFrame({"model": "logistic", **floats})
+        return table.to_dict("records")  # type: ignore[return-value]
     link = getattr(model, "link", None)
     if link not in (CUMULATIVE, SOFTMAX):
         must = "a bank of logistic, graded, partial credit or nominal items"
@@ -201,7 +202,8 @@ class OfflineTest:
     def to_html(self) -> str:
         """The page: one file with items, engine and style, which loads nothing."""
         style, script = _asset("page.css"), _asset("engine.js") + _asset("page.js")
-        connects = f"connect-src {_origin(self.post)}; " if self.post else ""
+        post = urlsplit(self.post)
+        connects = f"connect-src {post.scheme}://{post.netloc}; " if self.post else ""
         policy = (
             f"default-src 'none'; style-src '{policy_hash(style)}'; "
             f"script-src '{policy_hash(script)}'; {connects}base-uri 'none'; form-action 'none'"
@@ -295,11 +297,6 @@ def _check_address(address: str) -> None:
     # A quote, space or semicolon would end the policy in which its origin stands.
     if not (is_secure or is_here) or not all(c.isalnum() or c in ".-:" for c in parts.netloc):
         raise argument_error("post", "an address that begins with https://", address)
-
-
-def _origin(address: str) -> str:
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _json(document: Any) -> str:

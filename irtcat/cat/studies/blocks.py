@@ -83,9 +83,6 @@ def run_block(
     """Run a block of sessions from start to end; return the results and the eligible items."""
     state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s))(priors, allowed, seeds)
 
-    def going(state: CatState) -> Array:
-        return (state.stop == 0).any()
-
     def advance(state: CatState) -> CatState:
         def one(state: CatState, subject_value: Any) -> CatState:
             answers = respond(pool, state, subject_value)
@@ -95,16 +92,13 @@ def run_block(
 
         return jax.vmap(one)(state, values)
 
-    state = jax.lax.while_loop(going, advance, state)
+    state = jax.lax.while_loop(lambda state: (state.stop == 0).any(), advance, state)
     score = jax.vmap(lambda s: score_moments(context_of(pool, config, s)))(state)
     sessions = Sessions.of(state, score[0], jnp.sqrt(jnp.maximum(score[1], 0)))
     if not EXPOSURE[config.exposure.name].updates:
         return sessions, jnp.zeros((0, pool.n_items), bool)
-
-    def eligible(state: CatState) -> Array:
-        return eligible_items(context_of(pool, config, state), config.exposure)
-
-    return sessions, jax.vmap(eligible)(state)
+    rule = config.exposure
+    return sessions, jax.vmap(lambda s: eligible_items(context_of(pool, config, s), rule))(state)
 
 
 class Subjects(NamedTuple):

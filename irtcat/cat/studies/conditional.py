@@ -37,8 +37,8 @@ def errors_by_ability(
     """
     check_count("bins", bins)
     if at is None:
-        _, group, counts = np.unique(truth, return_inverse=True, return_counts=True)
-        group = bins_of(truth, bins) if counts.min() == 1 else group.ravel()
+        _, number, counts = np.unique(truth, return_inverse=True, return_counts=True)
+        group = bins_of(truth, bins) if counts.min() == 1 else number.ravel()
     else:
         edges = finite_vector("at", at)
         if len(edges) < 2 or (np.diff(edges) <= 0).any():

@@ -98,7 +98,7 @@ def exact_distribution(
     n_categories = item_categories(test.model)
     if np.prod(n_categories.astype(float)) > MOST_PATTERNS:
         raise argument_error("items", f"few enough for {MOST_PATTERNS} patterns", len(ids))
-    patterns = np.indices(n_categories, np.int32).reshape(len(ids), -1).T
+    patterns = np.indices(n_categories.tolist(), np.int32).reshape(len(ids), -1).T
     row = prior_rows(bank, prior, 1)[0]
     with precision("float64"):
         pool = prepare(test, config)
