@@ -120,11 +120,6 @@ GROUP = "irtcat.cat_rules"
 """Entry point group of the rows of other packages, for all tables."""
 
 
-def _first_line(function: Callable[..., Any]) -> str:
-    """First line of a docstring, without its full stop (empty under ``python -OO``)."""
-    return (function.__doc__ or "").split("\n", maxsplit=1)[0].rstrip(".")
-
-
 @dataclass(frozen=True)
 class Rule:
     """A row of a table of rules.
@@ -151,7 +146,9 @@ class Rule:
     @property
     def cells(self) -> tuple[str, ...]:
         """Summary, and whether it takes several abilities."""
-        return _first_line(self.function), "yes" if self.multidimensional else ""
+        documented = self.function.__doc__ or ""  # empty under ``python -OO``
+        summary = documented.split("\n", maxsplit=1)[0].rstrip(".")
+        return summary, "yes" if self.multidimensional else ""
 
 
 @dataclass(frozen=True)
@@ -266,5 +263,5 @@ class StoppingRule(Rule):
     @property
     def cells(self) -> tuple[str, ...]:
         """Summary, the words, and whether it takes several abilities."""
-        several = "yes" if self.multidimensional else ""
-        return _first_line(self.function), ", ".join(word.name for word in self.words), several
+        summary, several = super().cells
+        return summary, ", ".join(word.name for word in self.words), several

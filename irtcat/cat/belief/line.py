@@ -102,12 +102,9 @@ class Line(Belief):
 
     def prior_precision(self, context: Context) -> Float[Array, "1 1"]:
         """One over the variance of the prior "normal"; otherwise nearly 0."""
-        normal = context.config.prior == "normal"
-        precision = (
-            1 / self.prior_sd(context.state.prior) ** 2
-            if normal
-            else jnp.full_like(context.theta, FLAT)
-        )
+        precision = jnp.full_like(context.theta, FLAT)
+        if context.config.prior == "normal":
+            precision = 1 / self.prior_sd(context.state.prior) ** 2
         return precision[None, None]
 
     def information(self, context: Context) -> Float[Array, " items"]:

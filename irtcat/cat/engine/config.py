@@ -252,7 +252,10 @@ class Config(Settings):
         check_positive("acceleration", self.acceleration)
         if self.nodes is not None:
             check_count("nodes", self.nodes, 5, MOST_NODES)
-        self._check_rules()
+        self._set("exposure", _checked_rule("exposure", self.exposure, EXPOSURE, 2))
+        self._set("start", _checked_rule("start", self.start, START, 2))
+        rules = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
+        self._set("content", tuple(_checked_rule("content", rule, CONTENT, 2) for rule in rules))
         if self.theta_bounds is not None:
             self._set("theta_bounds", _theta_bounds(self.theta_bounds))
         self._set("targets", _targets(self.targets))
@@ -270,12 +273,6 @@ class Config(Settings):
         self._check_costs()
         self._check_fixed()
         self._check_needs()
-
-    def _check_rules(self) -> None:
-        self._set("exposure", _checked_rule("exposure", self.exposure, EXPOSURE, 2))
-        self._set("start", _checked_rule("start", self.start, START, 2))
-        rules = self.content if isinstance(self.content, (list, tuple)) else (self.content,)
-        self._set("content", tuple(_checked_rule("content", rule, CONTENT, 2) for rule in rules))
 
     def _check_fixed(self) -> None:
         fixed = self.fixed

@@ -85,7 +85,10 @@ def record(
     """
     steps = jnp.arange(config.total_items)
     active = state.asked[0] >= 0
-    before, open_items = context_of(pool, config, state), _open_before(state)
+    before = context_of(pool, config, state)
+    asked_at = jnp.where(state.asked >= 0, state.asked, pool.n_items)
+    # The items that were open when those asked were drawn.
+    open_items = (~state.administered).at[asked_at].set(True, mode="drop")
     for j in range(config.batch):
         item, answer = state.asked[j], responses[j]
         asked = item >= 0
@@ -121,12 +124,6 @@ def record(
         seconds=state.seconds + jnp.where(active, jnp.asarray(seconds, state.seconds.dtype), 0),
         asked=jnp.full(config.batch, NONE, jnp.int32),
     )
-
-
-def _open_before(state: CatState) -> Array:
-    """The items that were open when those asked were drawn."""
-    asked = jnp.where(state.asked >= 0, state.asked, state.administered.shape[0])
-    return (~state.administered).at[asked].set(True, mode="drop")
 
 
 def ask(state: CatState, items: Int[Array, " batch"], relaxed: Array | None = None) -> CatState:

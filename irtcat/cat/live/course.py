@@ -78,7 +78,10 @@ class Course:
         return str(self.events[-1]["reason"]) if self.is_over else ""
 
     def _events_of(self, item: str, value: Any, seconds: float | None = None) -> list[Event]:
-        """The events that follow from an answer, checked but not yet applied to the session."""
+        """The events that follow from an answer, checked but not yet applied to the session.
+
+        The state after all items asked are answered is kept for `_apply`.
+        """
         item = str(item)
         code = self._code(item, value)
         if seconds is not None and not is_duration(seconds):
@@ -98,7 +101,10 @@ class Course:
             {"kind": "answer", "item": item, "code": code, "seconds": duration, **stamp}
         ]
         if self.asked == [item]:
-            follows = self._events_after(self._state_after({**self._pending, item: events[0]}))
+            self._next = self._state_after({**self._pending, item: events[0]})
+            follows = self._asking(self._next)
+            if ended := int(self._next.stop):
+                follows = [{"kind": "stop", "reason": reasons(self.config.stopping)[ended - 1]}]
             events += self._stamped(follows, stamp["at"])
         return events
 
@@ -117,13 +123,6 @@ class Course:
         codes[: len(ids)] = [answers[item]["code"] for item in ids]
         seconds = sum(answers[item]["seconds"] for item in ids)
         return step(self.pool, self.config, self.state, codes, seconds)
-
-    def _events_after(self, state: CatState) -> list[Event]:
-        """Events after all items asked are answered; keeps the state for `_apply`."""
-        self._next = state
-        if int(state.stop) > 0:
-            return [{"kind": "stop", "reason": reasons(self.config.stopping)[int(state.stop) - 1]}]
-        return self._asking(state)
 
     def _asking(self, state: CatState) -> list[Event]:
         """The event of asking the items of a state, and an "infeasible" one if rules were relaxed.

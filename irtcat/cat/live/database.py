@@ -203,7 +203,7 @@ class OpenFiles:
         self._path = Path(os.path.abspath(path))
         self._beside = os.path.realpath(path)  # where SQLite keeps its journal
         self._size = 0
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, os.stat_result] = {}
         self._note(str(self._path))
 
     def record(self) -> None:
@@ -214,8 +214,7 @@ class OpenFiles:
 
     def _note(self, name: str) -> None:
         with suppress(OSError):
-            status = os.stat(name)
-            self._known.setdefault(name, (status.st_dev, status.st_ino))
+            self._known.setdefault(name, os.stat(name))
 
     def check(self) -> None:
         """Raise unless the files are those that were opened.
@@ -226,7 +225,7 @@ class OpenFiles:
         for name, identity in self._known.items():
             try:
                 status = os.stat(name)
-                same = (status.st_dev, status.st_ino) == identity
+                same = os.path.samestat(status, identity)
             except OSError:
                 same = False
             if same and name == str(self._path):

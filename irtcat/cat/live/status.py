@@ -127,22 +127,15 @@ def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
     bets = Bets(*(np.asarray(leaf, float) for leaf in bets))
     is_finite = estimator == GUARANTEED
     score, ends = score_of(bets), (betting_interval if is_finite else normal_interval)(bets, level)
-    return FullScore(
-        score=float(score),
-        lower=float(np.fmin(ends[0], score)),
-        upper=float(np.fmax(ends[1], score)),
-        level=level,
-        estimator=f"{estimator}: {FINITE if is_finite else ASYMPTOTIC}",
-    )
+    lower, upper = float(np.fmin(ends[0], score)), float(np.fmax(ends[1], score))
+    name = f"{estimator}: {FINITE if is_finite else ASYMPTOTIC}"
+    return FullScore(float(score), lower, upper, level, name)
 
 
 def score_by_prediction(prediction: Prediction) -> FullScore:
     """The only row of a `Prediction`; that items were not asked is no flag of an adaptive test."""
     row = 0
-    ranks = {
-        name: _as_rank(float(getattr(prediction, name)[row]))
-        for name in ("rank", "rank_lower", "rank_upper")
-    }
+    ranks = {name: getattr(prediction, name)[row] for name in ("rank", "rank_lower", "rank_upper")}
     return FullScore(
         score=float(prediction.score[row]),
         lower=float(prediction.lower[row]),
@@ -155,12 +148,8 @@ def score_by_prediction(prediction: Prediction) -> FullScore:
         estimand=prediction.estimand,
         ranks_of=prediction.ranks_of,
         noise_source=prediction.noise_source,
-        **ranks,
+        **{name: int(rank) if np.isfinite(rank) else None for name, rank in ranks.items()},
     )
-
-
-def _as_rank(number: float) -> int | None:
-    return int(number) if np.isfinite(number) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,6 +79,7 @@ class EventLog:
         """
         self._database, self._key, self._name = database, key, name
         self._events, self._seals = tables
+        self._label = database.label
 
     def last(self, log: str) -> tuple[int, str] | None:
         """Number and digest of the last event of a log."""
@@ -155,10 +156,6 @@ class EventLog:
             f"ON CONFLICT ({self._name}) DO UPDATE SET seal = excluded.seal",
             (log, seal_of(last, self._key)),
         )
-
-    @property
-    def _label(self) -> str:
-        return self._database.label
 
 
 def open_database(path: str | os.PathLike[str] | Database, create: bool) -> Database:

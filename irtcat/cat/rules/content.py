@@ -145,10 +145,8 @@ def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[A
             context.state.administered & (plan.member > 0).any(axis=1),
             possible,
             certain & (not best),
-            Limits(plan.least, plan.most, requested.length),
-            plan.group,
-            context.pool.enemies,
-            context.pool.testlet,
+            (requested.length, plan.group, plan.least, plan.most),
+            (context.pool.enemies, context.pool.testlet),
             vmap_method="sequential",
         )
         satisfied = satisfied & solved
@@ -162,30 +160,26 @@ def _solved(
     administered: Any,
     possible: Any,
     certain: Any,
-    limits: Any,
-    group: Any,
-    enemies: Any,
-    testlet: Any,
+    groups: tuple[Any, ...],
+    ties: tuple[Any, ...],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """On the host: the certain items and, if others are possible, those of the best test."""
+    """On the host: the certain items and, if others are possible, those of the best test.
+
+    The last two are the fields of `Rules`, in order.
+    """
     certain, possible = np.asarray(certain), np.asarray(possible)
     if certain.any() and not (possible & ~certain).any():
         return certain, np.array(True)
-    least, most, length = (np.asarray(limit, float) for limit in limits)
-    testlets = np.asarray(testlet)
-    rules = Rules(
-        length=int(length),
-        group=np.asarray(group),
-        low=least,
-        high=most,
-        enemies=np.asarray(enemies),
-        testlet=testlets if (testlets >= 0).any() else None,
-    )
-    form = solve(np.asarray(values, float), rules, np.asarray(administered))
+    length, group, *limits = map(np.asarray, groups)
+    low, high = (limit.astype(float) for limit in limits)
+    enemies, testlet = map(np.asarray, ties)
+    tied = testlet if (testlet >= 0).any() else None
+    rules, asked = Rules(int(length), group, low, high, enemies, tied), np.asarray(administered)
+    form = solve(np.asarray(values, float), rules, asked)
     if form is None:
         return (certain, np.array(True)) if certain.any() else (possible, np.array(False))
-    free = certain | np.isin(np.arange(len(administered)), form)
-    return free & ~np.asarray(administered), np.array(True)
+    free = certain | np.isin(np.arange(len(asked)), form)
+    return free & ~asked, np.array(True)
 
 
 def triable(context: Context, tried: Array, scored: Array) -> Bool[Array, " items"]:

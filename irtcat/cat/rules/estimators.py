@@ -95,14 +95,15 @@ def robust(context: Context, *, weight: str = "huber", tuning: float | None = No
         British Journal of Mathematical and Statistical Psychology 67, 430-450 (the error).
     """
     check_choice("weight", weight, WEIGHTS)
-    k = DEFAULT_TUNING[weight] if tuning is None else tuning
+    weight_of, default = WEIGHTS[weight]
+    k = default if tuning is None else tuning
     check_positive("tuning", k)
 
     def terms(theta: Array) -> tuple[Array, Array, Array]:
         model: Any = take(context.pool.model, jnp.maximum(context.state.items, 0))
         _, d1, information, _ = jax.vmap(category_terms, (0, None))(model, theta)
         slope = model.irt_parameters()["a"]
-        w = jnp.where(context.is_scored, WEIGHTS[weight](slope * theta + model.intercept, k), 0.0)
+        w = jnp.where(context.is_scored, weight_of(slope * theta + model.intercept, k), 0.0)
         answer_slope = jnp.take_along_axis(
             d1, jnp.maximum(context.state.answers, 0)[:, None], axis=1
         )[:, 0]
@@ -126,10 +127,8 @@ def _tukey(z: Array, k: float) -> Array:
     return jnp.where(jnp.abs(z) <= k, (1 - (z / k) ** 2) ** 2, 0.0)
 
 
-WEIGHTS: dict[str, Callable[[Array, float], Array]] = {"huber": _huber, "tukey": _tukey}
-"""Weights of "robust" by name."""
-
-DEFAULT_TUNING = {"huber": 1.0, "tukey": 4.0}
+WEIGHTS = {"huber": (_huber, 1.0), "tukey": (_tukey, 4.0)}
+"""Weights of "robust" by name, with the default of ``tuning``."""
 
 
 METHODS: Registry[Method] = Registry(

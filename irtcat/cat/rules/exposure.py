@@ -295,13 +295,9 @@ def updated(counts: Counts, rule: Part, administered: Any, eligible: Any, sessio
     Returns:
         The counts; for "eligibility" (conditional or not) with updated probabilities.
     """
-    before = Counts(*(count if count is None else np.asarray(count, float) for count in counts))
-    new = Counts(
-        before.limit,
-        before.administered + administered,
-        before.eligible + eligible,
-        before.sessions + sessions,
-    )
+    before = jax.tree.map(lambda count: np.asarray(count, float), counts)
+    sums = map(np.add, before[1:], (administered, eligible, sessions))
+    new = Counts(before.limit, *sums)
     if not rule.name.endswith("eligibility"):
         return new
     ratio = rule.get("rate", 0.2) * new.eligible / np.maximum(new.administered, 1e-9)

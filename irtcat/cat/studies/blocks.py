@@ -70,17 +70,29 @@ def recorded_answers(pool: Pool, state: CatState, row: Array) -> Array:
     return row[jnp.maximum(state.asked, 0)].astype(jnp.int32)
 
 
+class Subjects(NamedTuple):
+    """Subjects: priors, allowed items, seeds, and abilities or recorded answers."""
+
+    priors: FloatArray
+    allowed: BoolArray | None
+    seeds: np.ndarray
+    values: np.ndarray
+
+    @staticmethod
+    def seeded(
+        priors: FloatArray, allowed: BoolArray | None, values: np.ndarray, seed: int
+    ) -> "Subjects":
+        """Subjects with seeds of their own."""
+        words = np.random.SeedSequence(seed).generate_state(2 * len(values)).reshape(-1, 2)
+        return Subjects(priors, allowed, words.astype(np.uint32), values)
+
+
 @functools.partial(jit, static_argnames=("config", "respond"), options=BEST)  # a twentieth faster
 def run_block(
-    pool: Pool,
-    config: Config,
-    respond: Respond,
-    priors: Array,
-    allowed: Array | None,
-    seeds: Array,
-    values: Array,
+    pool: Pool, config: Config, respond: Respond, subjects: Subjects
 ) -> tuple[Sessions, Array]:
     """Run a block of sessions from start to end; return the results and the eligible items."""
+    priors, allowed, seeds, values = subjects
     state = jax.vmap(lambda p, a, s: _start(pool, config, p, a, s))(priors, allowed, seeds)
 
     def advance(state: CatState) -> CatState:
@@ -101,27 +113,10 @@ def run_block(
     return sessions, jax.vmap(lambda s: eligible_items(context_of(pool, config, s), rule))(state)
 
 
-class Subjects(NamedTuple):
-    """Subjects: priors, allowed items, seeds, and abilities or recorded answers."""
-
-    priors: FloatArray
-    allowed: BoolArray | None
-    seeds: np.ndarray
-    values: np.ndarray
-
-    @staticmethod
-    def seeded(
-        priors: FloatArray, allowed: BoolArray | None, values: np.ndarray, seed: int
-    ) -> "Subjects":
-        """Subjects with seeds of their own."""
-        words = np.random.SeedSequence(seed).generate_state(2 * len(values)).reshape(-1, 2)
-        return Subjects(priors, allowed, words.astype(np.uint32), values)
-
-
 def _in_worker(shared: tuple[Pool, Config, Respond], block: Subjects) -> tuple[Sessions, Any]:
     """Compute a block, in any process."""
     with precision(str(shared[0].nodes.dtype)):
-        sessions, eligible = jax.tree.map(np.asarray, run_block(*shared, *block))
+        sessions, eligible = jax.tree.map(np.asarray, run_block(*shared, block))
     return sessions, eligible
 
 
@@ -158,7 +153,7 @@ def run_blocks(
     sent = 0 if executor is None else len(starts)
     for begin in starts:
         while sent < len(starts) and len(running) < ahead:
-            running.append(run_block(pool, config, respond, *block_from(starts[sent])))
+            running.append(run_block(pool, config, respond, block_from(starts[sent])))
             sent += 1
         padded, eligible = running.popleft()
         n_real = int(min(size, n - begin))
