@@ -142,11 +142,6 @@ def _form(model: ItemModel) -> _Form:
     return row_for(model, FORMS)(model.dims)
 
 
-def population_prior(bank: ItemBank) -> Any:
-    """The bank's population as a frozen prior (see `frozen_prior`)."""
-    return _form(bank.model).of_population(bank.population)
-
-
 def prior_note(bank: ItemBank, prior: Any) -> str:
     """What to know where a prior of several abilities is not taken as it is; else ""."""
     population = bank.population if prior is None else prior

@@ -9,7 +9,6 @@ from irtcat._common.checks import argument_error
 from irtcat._common.types import FloatArray
 from irtcat.bank import ItemBank, fisher_information
 from irtcat.cat.belief.curves import Curves, Matrices, curves_at, information_matrices, trapezoid
-from irtcat.cat.belief.priors import population_prior
 from irtcat.cat.belief.state import NONE, Belief, Context, Estimate
 from irtcat.latent import adaptive_quadrature
 from irtcat.models import ItemModel, take
@@ -212,7 +211,7 @@ def grid_axis(
     coarse = product_grid(np.linspace(low, high, 9), dims)[0]
     item_information = np.diagonal(fisher_information(bank, coarse), axis1=2, axis2=3)
     test_information = np.sort(item_information, axis=0)[-max_items:].sum(axis=0)
-    prior = np.diagonal(np.linalg.inv(population_prior(bank)[1]))
+    prior = np.diagonal(np.linalg.inv(bank.population.covariance))
     narrowest = 1 / np.sqrt((test_information + prior).max())
     wanted = int(np.ceil((high - low) / narrowest)) + 1
     n = int(np.clip(wanted, LEAST_NODES, most))

@@ -65,9 +65,7 @@ class Tally:
             self.sessions[key] += 1
             eligible = _eligible(head, cell)
             if eligible is not None:
-                self.eligible[key] = (
-                    self.eligible.get(key, np.zeros(len(eligible), np.int64)) + eligible
-                )
+                self.eligible[key] = self.eligible.get(key, 0) + eligible
 
     def write(self, db: Database) -> None:
         """Add these counts to those of the tables, within the caller's transaction."""
@@ -95,17 +93,15 @@ class Tally:
 
     def equals(self, db: Database) -> bool:
         """Whether the tables hold exactly these counts."""
-        administered = {
-            tuple(row[:4]): row[4] for row in db.execute("SELECT * FROM exposure").fetchall()
-        }
-        visits = {
-            tuple(row[:3]): tuple(row[3:]) for row in db.execute("SELECT * FROM visits").fetchall()
-        }
-        eligible = {key: self.eligible.get(key) for key in self.sessions}
+        eligible = {key: counts.tobytes() for key, counts in self.eligible.items()}
         expected = {
-            k: (self.sessions[k], None if e is None else e.tobytes()) for k, e in eligible.items()
+            "exposure": {(*key, count) for key, count in self.administered.items()},
+            "visits": {(*key, count, eligible.get(key)) for key, count in self.sessions.items()},
         }
-        return administered == dict(self.administered) and visits == expected
+        return all(
+            {tuple(row) for row in db.execute(f"SELECT * FROM {table}").fetchall()} == rows
+            for table, rows in expected.items()
+        )
 
 
 def _eligible(head: Mapping[str, Any], cell: int) -> np.ndarray | None:

@@ -19,13 +19,7 @@ from irtcat.cat.engine.plan import ContentPlan
 from irtcat.cat.rules.exposure import greatest_rate
 from irtcat.cat.rules.sampling import draws
 from irtcat.cat.rules.stopping import reasons
-from irtcat.cat.studies.conditional import (
-    bins_of,
-    errors_by_ability,
-    errors_in_groups,
-    figures_of,
-    mean_of_finite,
-)
+from irtcat.cat.studies import conditional
 from irtcat.cat.studies.retracing import retraced
 from irtcat.prediction import betting
 from irtcat.responses import Responses
@@ -198,7 +192,7 @@ class Report:
             **of_each("rmse", lambda one: np.sqrt((one.error**2).mean())),
             **of_each("bias", lambda one: one.error.mean()),
             **of_each("correlation", Report._correlation),
-            **of_each("mean_se", lambda one: mean_of_finite(one.se)),
+            **of_each("mean_se", lambda one: conditional.mean_of_finite(one.se)),
             "mean_items": float(self.n_items.mean()),
             "sd_items": float(self.n_items.std()),
             **of_each("coverage", lambda one: (np.abs(one.error) <= 1.959964 * one.se).mean()),
@@ -209,7 +203,7 @@ class Report:
         if self.full_score is not None:
             known = np.isfinite(self.full_score)  # not of a subject without answers
             score, full_score = self.score[known], self.full_score[known]
-            out["score_mae"] = mean_of_finite(100 * np.abs(score - full_score))
+            out["score_mae"] = conditional.mean_of_finite(100 * np.abs(score - full_score))
             out["score_tau"] = kendall_tau_b(score, full_score) if len(score) > 1 else np.nan
         return out
 
@@ -249,8 +243,8 @@ class Report:
         check_count("bins", bins)
         tables = []
         for d, one in enumerate(self._by_ability().values(), start=1):
-            group = bins_of(one.truth, bins)
-            table = errors_in_groups(one.truth, one.theta, one.se, one.n_items, group)
+            group = conditional.bins_of(one.truth, bins)
+            table = conditional.errors_in_groups(one.truth, one.theta, one.se, one.n_items, group)
             tables.append(table.assign(ability=d).drop(columns="csem"))
         if len(tables) == 1:
             return tables[0].drop(columns="ability")
@@ -267,7 +261,9 @@ class Report:
         error = self.thetas - self.truth[:, None]
         going = ~np.isnan(self.thetas)
         steps = np.flatnonzero(going.any(axis=0))
-        rows = [figures_of(error[going[:, k], k], self.ses[going[:, k], k]) for k in steps]
+        rows = [
+            conditional.figures_of(error[going[:, k], k], self.ses[going[:, k], k]) for k in steps
+        ]
         index = pd.Index(steps + 1, name="items")
         return pd.DataFrame(rows, index, ["sessions", "rmse", "bias", "se"])
 
@@ -527,4 +523,6 @@ def conditional_errors(report: Report, at: Any = None, *, bins: int = 10) -> pd.
         raise argument_error("report", must, type(report).__name__)
     if report.truth.ndim != 1:
         raise argument_error("report", "a report of one ability", f"{report.truth.shape[1]}")
-    return errors_by_ability(report.truth, report.theta, report.se, report.n_items, at, bins)
+    return conditional.errors_by_ability(
+        report.truth, report.theta, report.se, report.n_items, at, bins
+    )
