@@ -627,6 +627,18 @@ def _targets(value: Any) -> tuple[tuple[str, float, float], ...]:
     return tuple(out)
 
 
+TABLES: dict[str, Mapping[str, Any]] = {
+    "method": METHODS,
+    "prior": PRIORS,
+    "start": START,
+    "exposure": EXPOSURE,
+    "content": CONTENT,
+    "criterion": CRITERIA,
+    "stopping": STOPPING,
+}
+"""The tables of rules by the field of `Config` that names their rows."""
+
+
 def rule_names(config: Config) -> dict[str, list[str]]:
     """Names of the rules of a configuration, by its fields."""
     return {

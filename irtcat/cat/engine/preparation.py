@@ -15,7 +15,6 @@ from irtcat.cat.engine import reading
 from irtcat.cat.engine.config import Config
 from irtcat.cat.engine.contenders import contenders
 from irtcat.cat.engine.plan import content_plan, plan_arrays
-from irtcat.cat.engine.reading import check_rules, checked_bank, needed_factors
 from irtcat.cat.engine.tabulation import tabulated
 from irtcat.cat.rules.assembly import best_form
 from irtcat.cat.rules.exposure import blank_counts, check_exposure
@@ -54,9 +53,9 @@ def prepare(
         >>> prepare(bank, Config(max_items=2)).n_items
         2
     """
-    bank = checked_bank(bank, config, ["categories"])
+    bank = reading.checked_bank(bank, config, ["categories"])
     bank = bank.expected_curves()
-    check_rules(bank, config)
+    reading.check_rules(bank, config)
     check_choice("precision", precision, ("float64", "float32"))
     pretest = reading.pretest_of(bank, config)
     first = reading.first_of(bank, config)
@@ -78,7 +77,7 @@ def prepare(
     n = bank.n_items
     slope = parameters.get("a", parameters.get("mdisc", np.zeros(n)))
     weights = np.where(pretest, 0.0, 1.0)
-    factors = needed_factors(bank, config)
+    factors = reading.needed_factors(bank, config)
     counts, fixed = blank_counts(config.exposure, n), reading.fixed_of(bank, config)
     with in_width(precision) as dtype:
 

@@ -11,19 +11,14 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error
 from irtcat._common.numbers import truth_in
-from irtcat._common.registry import Registry
 from irtcat._common.types import BoolArray, FloatArray, IntArray
 from irtcat.bank import BankLike, ItemBank, as_bank
 from irtcat.bank.needs import meets
-from irtcat.cat.belief.line import PRIORS
 from irtcat.cat.belief.space import MOST_DIMS
 from irtcat.cat.belief.state import NONE, FixedSubset
-from irtcat.cat.engine.config import Config, check_config, rule_names
-from irtcat.cat.rules.content import CONTENT
+from irtcat.cat.engine.config import TABLES, Config, check_config, rule_names
 from irtcat.cat.rules.criteria import CRITERIA
 from irtcat.cat.rules.estimators import METHODS
-from irtcat.cat.rules.exposure import EXPOSURE
-from irtcat.cat.rules.starting import START
 from irtcat.cat.rules.stopping import STOPPING, single_rules
 from irtcat.selection.constraints import FREE
 
@@ -237,18 +232,6 @@ def strata_of(a: FloatArray, strata: int | tuple[int, ...]) -> IntArray:
     out = np.empty(len(a), int)
     out[np.argsort(np.nan_to_num(a), kind="stable")] = np.repeat(np.arange(len(sizes)), sizes)
     return out
-
-
-TABLES: dict[str, Registry[Any]] = {
-    "method": METHODS,
-    "prior": PRIORS,
-    "start": START,
-    "exposure": EXPOSURE,
-    "content": CONTENT,
-    "criterion": CRITERIA,
-    "stopping": STOPPING,
-}
-"""The tables of rules by the field of `Config` that names their rows."""
 
 
 def check_rules(bank: ItemBank, config: Config) -> None:

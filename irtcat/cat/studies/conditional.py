@@ -69,6 +69,7 @@ def errors_in_groups(
 
 
 FIGURES = ("sessions", "bias", "csem", "rmse", "se")
+"""What `figures_of` says of some sessions, in the order of the columns."""
 
 
 def figures_of(error: FloatArray, se: FloatArray) -> dict[str, float]:
