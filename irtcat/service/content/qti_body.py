@@ -11,6 +11,7 @@ from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.fields import content_error
 from irtcat.service.content.html import VOID, clean_html
 from irtcat.service.content.qti_xml import (
+    GRAPHIC_KINDS,
     as_number,
     check_attributes,
     local_name,
@@ -37,9 +38,6 @@ NOT_AUTOMATIC = {
     "qti-portable-custom-interaction": "a custom interaction",
 }
 """Interactions whose responses no rule of QTI scores by itself, and what their response is."""
-
-PAIRED = "shuffle max-associations min-associations"
-"""Attributes of interactions whose responses are pairs."""
 
 BLOCK = re.compile(r"<(p|div|section|table|ul|ol|dl|h[2-6]|blockquote|pre|figure|math)\b")
 
@@ -142,12 +140,15 @@ class Body:
         if name in NOT_AUTOMATIC:
             what = f"<{name}>, {NOT_AUTOMATIC[name]}"
             raise InputError(f"{self.where}: not automatic: no rule scores {what}.")
-        handler = HANDLERS.get(name)
-        if handler is None:
+        if name in INTERACTIONS:
+            return self._interaction(name, element)
+        if name not in HANDLERS:
             raise InputError(f"{self.where}: <{name}> is not supported.")
-        return handler(self, element)
+        return HANDLERS[name](self, element)
 
-    def _begin(self, element: Element, kind: str, attributes: str, inline: bool = False) -> Field:
+    def _interaction(self, name: str, element: Element) -> str:
+        """The position of an interaction, which is added to the fields."""
+        kind, attributes, complete = INTERACTIONS[name]
         check_attributes(element, f"response-identifier {attributes}", self.where)
         response = required(element, "response-identifier", self.where)
         if any(it.response == response for it in self.fields):
@@ -155,10 +156,12 @@ class Body:
         if response not in self.cardinalities:
             got = shorten(response)
             raise content_error(self.where, "the interaction of a declared response", got)
-        self.fields.append(Field(response, kind, self._prompt(element), inline=inline))
-        if element.get("shuffle", "false") == "true" and local_name(element) not in GRAPHIC:
-            self.fields[-1].settings["shuffle"] = True
-        return self.fields[-1]
+        it = Field(response, kind, self._prompt(element), inline=name in INLINE)
+        self.fields.append(it)
+        if element.get("shuffle", "false") == "true" and name not in AREAS:
+            it.settings["shuffle"] = True
+        complete(self, element, it)
+        return it.position
 
     def _prompt(self, element: Element) -> str:
         """HTML of the prompt of an interaction, as a paragraph."""
@@ -207,33 +210,28 @@ class Body:
         it.settings["max_choices"] = 1 if single and limit == 0 else limit
         it.settings["min_choices"] = self._count(element, f"min-{name}", 0)
 
-    def _choice(self, element: Element) -> str:
-        it = self._begin(element, "choices", "shuffle max-choices min-choices orientation")
+    def _choice(self, element: Element, it: Field) -> None:
         it.choices = [self._authored(child) for child in self._others(element, "qti-simple-choice")]
-        return self._chosen(element, it)
+        self._chosen(element, it)
 
-    def _chosen(self, element: Element, it: Field) -> str:
+    def _chosen(self, element: Element, it: Field) -> None:
         """Complete a choice or an order."""
-        if "order" in local_name(element):
-            it.kind = "order"
+        if it.kind == "order":
             for name in ("max-choices", "min-choices"):
                 count = self._count(element, name, 0)
                 if count not in (0, len(it.choices)):
                     must = f"{name} of all {len(it.choices)} choices in an order"
                     raise content_error(self.where, must, count)
-            return it.position
+            return
         it.kind = "choice" if self.cardinalities[it.response] == "single" else "choices"
         self._set_limits(element, it, len(it.choices))
-        return it.position
 
-    def _hottext_interaction(self, element: Element) -> str:
-        it = self._begin(element, "hottext", "max-choices min-choices")
+    def _hottext_interaction(self, element: Element, it: Field) -> None:
         it.settings["max_choices"] = self._count(element, "max-choices", 1)
         it.settings["min_choices"] = self._count(element, "min-choices", 0)
         self._in_hottext = True
         it.html += self.inner(_without_prompt(element))
         self._in_hottext = False
-        return it.position
 
     def _hottext(self, element: Element) -> str:
         if not self._in_hottext:
@@ -242,42 +240,34 @@ class Body:
         identifier = required(element, "identifier", self.where)
         return f'<span data-choice="{escape(identifier)}">{self.inner(element)}</span>'
 
-    def _inline_choice(self, element: Element) -> str:
-        it = self._begin(element, "choice", "shuffle required min-choices", inline=True)
-        found = self._others(element, "qti-inline-choice")
-        it.choices = [self._authored(child) for child in found]
-        return it.position
+    def _inline_choice(self, element: Element, it: Field) -> None:
+        it.choices = [self._authored(child) for child in self._others(element, "qti-inline-choice")]
 
-    def _match(self, element: Element) -> str:
+    def _match(self, element: Element, it: Field) -> None:
         """Entries of the first set, to which those of the second are assigned."""
-        it = self._begin(element, "match", PAIRED)
         sets = self._others(element, "qti-simple-match-set")
         if len(sets) != 2:
             raise content_error(self.where, "two <qti-simple-match-set>", len(sets))
         it.choices, it.options = (
             [self._authored(child, 1) for child in self._others(part, ASSOCIABLE)] for part in sets
         )
-        return self._paired(element, it)
+        self._paired(element, it)
 
-    def _paired(self, element: Element, it: Field) -> str:
+    def _paired(self, element: Element, it: Field) -> None:
         """Complete a match or an associate."""
         n = len(it.choices)
         most = n * len(it.options) if it.kind == "match" else n * (n - 1) // 2
         self._set_limits(element, it, most, "associations")
-        return it.position
 
-    def _gap_match(self, element: Element) -> str:
+    def _gap_match(self, element: Element, it: Field) -> None:
         """Gaps in a text, to which words or pictures are assigned."""
-        it = self._begin(element, "match", PAIRED)
-        words = ("qti-gap-text", "qti-gap-img")
-        found = [child for child in element if local_name(child) in words]
-        it.options = [self._authored(child, 1) for child in found]
+        it.options = [self._authored(child, 1) for child in element if local_name(child) in WORDS]
         content = _without_prompt(element)
-        content[:] = [child for child in content if local_name(child) not in words]
+        content[:] = [child for child in content if local_name(child) not in WORDS]
         self._gaps = it.choices
         it.html += self.inner(content)
         self._gaps = None
-        return self._paired(element, it)
+        self._paired(element, it)
 
     def _gap(self, element: Element) -> str:
         if self._gaps is None:
@@ -287,24 +277,22 @@ class Body:
         self._gaps.append(AuthoredChoice(gap, "", most=1))
         return f'<span data-choice="{escape(gap)}"></span>'
 
-    def _associate(self, element: Element) -> str:
-        it = self._begin(element, "associate", PAIRED)
+    def _associate(self, element: Element, it: Field) -> None:
         it.choices = [self._authored(child, 1) for child in self._others(element, ASSOCIABLE)]
-        return self._paired(element, it)
+        self._paired(element, it)
 
-    def _graphic(self, element: Element) -> str:
+    def _graphic(self, element: Element, it: Field) -> None:
         """Areas of a picture: to select, to order, to join, or to assign words or pictures to."""
-        kind, areas = GRAPHIC[local_name(element)]
-        it = self._begin(element, kind, f"{PAIRED} max-choices min-choices")
-        it.picture = self._picture(element, it)
-        found = self._others(element, f"{areas} qti-gap-text qti-gap-img {PICTURES}")
-        most = None if areas == "qti-hotspot-choice" else 1
+        areas = AREAS[local_name(element)]
+        it.picture = self._picture(element)
+        found = self._others(element, " ".join((areas, *WORDS, PICTURES)))
+        in_pairs = it.kind in ("match", "associate")
+        most = 1 if in_pairs else None
         it.choices = [self._authored(child, most) for child in found if local_name(child) == areas]
-        gaps = [child for child in found if local_name(child) in ("qti-gap-text", "qti-gap-img")]
-        it.options = [self._authored(child, 1) for child in gaps]
-        return self._chosen(element, it) if most is None else self._paired(element, it)
+        it.options = [self._authored(child, 1) for child in found if local_name(child) in WORDS]
+        (self._paired if in_pairs else self._chosen)(element, it)
 
-    def _picture(self, element: Element, it: Field) -> dict[str, str]:
+    def _picture(self, element: Element) -> dict[str, str]:
         found = [child for child in element.iter() if local_name(child) in ("object", "img")]
         own = [child for child in found if child in list(element)] or found
         if not own:
@@ -319,25 +307,19 @@ class Body:
             **{key: image.get(key, "") for key in ("alt", "width", "height")},
         }
 
-    def _slider(self, element: Element) -> str:
+    def _slider(self, element: Element, it: Field) -> None:
         """A field for a number; the range stands in its prompt."""
-        known = "lower-bound upper-bound step step-label orientation reverse"
-        it = self._begin(element, "text", known)
         self._others(element, "")
         ends = [
             number_text(as_number(element.get(name), name, self.where), self.where)
             for name in ("lower-bound", "upper-bound")
         ]
         it.html += f"<p>{ends[0]} … {ends[1]}</p>"
-        return it.position
 
-    def _text_entry(self, element: Element) -> str:
-        known = "base expected-length pattern-mask placeholder-text format"
-        it = self._begin(element, "text", known, inline=True)
+    def _text_entry(self, element: Element, it: Field) -> None:
         if element.get("base", "10") != "10" or element.get("format", "plain") != "plain":
             raise InputError(f"{self.where}: base and format of a text entry are not supported.")
         self._set_entry(element, it)
-        return it.position
 
     def _set_entry(self, element: Element, it: Field) -> None:
         if element.get("expected-length"):
@@ -345,9 +327,7 @@ class Body:
         if element.get("pattern-mask"):
             it.settings["pattern"] = element.get("pattern-mask", "")
 
-    def _extended_text(self, element: Element) -> str:
-        known = "expected-length expected-lines max-strings min-strings placeholder-text format"
-        it = self._begin(element, "essay", known)
+    def _extended_text(self, element: Element, it: Field) -> None:
         if element.get("format", "plain") != "plain":
             what = "extended text of another format than plain"
             raise InputError(f"{self.where}: {what} is not supported.")
@@ -355,7 +335,6 @@ class Body:
         self._set_entry(element, it)
         if element.get("expected-lines"):
             it.settings["expected_lines"] = self._count(element, "expected-lines", 0)
-        return it.position
 
     def _media(self, element: Element) -> str:
         """Sound or film, without its response, which only counts how often it was played."""
@@ -385,32 +364,47 @@ ASSOCIABLE = "qti-simple-associable-choice"
 
 PICTURES = "object img picture"
 
-GRAPHIC = {
-    "qti-hotspot-interaction": ("choices", "qti-hotspot-choice"),
-    "qti-graphic-order-interaction": ("order", "qti-hotspot-choice"),
-    "qti-graphic-gap-match-interaction": ("match", "qti-associable-hotspot"),
-    "qti-graphic-associate-interaction": ("associate", "qti-associable-hotspot"),
+WORDS = ("qti-gap-text", "qti-gap-img")
+"""Words and pictures that are assigned to gaps and areas."""
+
+AREAS = dict(GRAPHIC_KINDS.values())
+"""The elements of the areas of interactions with a picture."""
+
+INLINE = ("qti-inline-choice-interaction", "qti-text-entry-interaction")
+"""Interactions that stand within a sentence."""
+
+INLINE_CHOICE = "shuffle required min-choices"
+CHOSEN = "shuffle max-choices min-choices orientation"
+PAIRED = "shuffle max-associations min-associations"
+GRAPHIC = f"{PAIRED} max-choices min-choices"
+SLIDER = "lower-bound upper-bound step step-label orientation reverse"
+ENTRY = "base expected-length pattern-mask placeholder-text format"
+EXTENDED = "expected-length expected-lines max-strings min-strings placeholder-text format"
+"""Attributes of interactions, beside the identifier of the response."""
+
+INTERACTIONS: dict[str, tuple[str, str, Callable[[Body, Element, Field], None]]] = {
+    "qti-choice-interaction": ("choices", CHOSEN, Body._choice),
+    "qti-order-interaction": ("order", CHOSEN, Body._choice),
+    "qti-hottext-interaction": ("hottext", "max-choices min-choices", Body._hottext_interaction),
+    "qti-inline-choice-interaction": ("choice", INLINE_CHOICE, Body._inline_choice),
+    "qti-match-interaction": ("match", PAIRED, Body._match),
+    "qti-gap-match-interaction": ("match", PAIRED, Body._gap_match),
+    "qti-associate-interaction": ("associate", PAIRED, Body._associate),
+    # A hotspot interaction is of the kind choices at first, the last one that is written as one.
+    **{name: (kind, GRAPHIC, Body._graphic) for kind, (name, _) in GRAPHIC_KINDS.items()},
+    "qti-slider-interaction": ("text", SLIDER, Body._slider),
+    "qti-text-entry-interaction": ("text", ENTRY, Body._text_entry),
+    "qti-extended-text-interaction": ("essay", EXTENDED, Body._extended_text),
 }
-"""Kinds of the interactions with a picture, and the elements of their areas."""
+"""The kind of item of each interaction, its attributes, and what reads the rest of it."""
 
 HANDLERS: dict[str, Callable[[Body, Element], str]] = {
-    "qti-choice-interaction": Body._choice,
-    "qti-order-interaction": Body._choice,
-    "qti-hottext-interaction": Body._hottext_interaction,
     "qti-hottext": Body._hottext,
-    "qti-inline-choice-interaction": Body._inline_choice,
-    "qti-match-interaction": Body._match,
-    "qti-gap-match-interaction": Body._gap_match,
     "qti-gap": Body._gap,
-    "qti-associate-interaction": Body._associate,
-    **dict.fromkeys(GRAPHIC, Body._graphic),
-    "qti-slider-interaction": Body._slider,
-    "qti-text-entry-interaction": Body._text_entry,
-    "qti-extended-text-interaction": Body._extended_text,
     "qti-media-interaction": Body._media,
     "qti-rubric-block": Body._rubric,
 }
-"""How the elements of QTI in an item body are read; others are refused."""
+"""How the other elements of QTI in an item body are read; the rest is refused."""
 
 
 def _without_prompt(element: Element) -> Element:

@@ -32,6 +32,10 @@ TEMPLATES = {
 """The standard templates that are read, by the name at the end of their address."""
 
 
+Expression = Callable[[list[Any], Element], Any]
+"""A function of the values of an element's children and of the element."""
+
+
 class Multiple(tuple[Any, ...]):
     """Values whose order does not matter, sorted."""
 
@@ -335,9 +339,7 @@ def _same(one: Any, other: Any) -> bool | None:
     return (type(one) is type(other) or not is_container) and bool(one == other)
 
 
-def _equal(values: list[Any], element: Element) -> bool | None:
-    if None in values:
-        return None
+def _equal(values: list[Any], element: Element) -> bool:
     one, other = values
     tolerance = [float(word) for word in element.get("tolerance", "0").split()]
     low, high = tolerance[0], tolerance[-1]
@@ -353,9 +355,7 @@ def _texts(values: list[Any], element: Element) -> list[str]:
     return [str(value).casefold() if folded else str(value) for value in values]
 
 
-def _string_match(values: list[Any], element: Element) -> bool | None:
-    if None in values:
-        return None
+def _string_match(values: list[Any], element: Element) -> bool:
     one, other = _texts(values, element)
     return other in one if element.get("substring", "false") == "true" else one == other
 
@@ -365,9 +365,9 @@ def _index(values: list[Any], element: Element) -> Any:
     return values[0][n - 1] if 1 <= n <= len(values[0] or ()) else None
 
 
-def _substring(values: list[Any], element: Element) -> bool | None:
+def _substring(values: list[Any], element: Element) -> bool:
     one, other = _texts(values, element)
-    return None if None in values else one in other
+    return one in other
 
 
 def _flat(values: list[Any]) -> Iterator[Any]:
@@ -384,24 +384,18 @@ def _or(values: list[Any], _: Element) -> bool | None:
     return True if True in values else None if None in values else False
 
 
-def _not(values: list[Any], _: Element) -> bool | None:
-    return None if values[0] is None else not values[0]
-
-
-def _contains(values: list[Any], _: Element) -> bool | None:
-    if None in values:
-        return None
+def _contains(values: list[Any], _: Element) -> bool:
     return all(values[0].count(v) >= values[1].count(v) for v in values[1])
 
 
-def _numeric(function: Callable[..., Any]) -> Callable[[list[Any], Element], Any]:
+def _strict(function: Expression) -> Expression:
+    """A function of values that is NULL where one of them is."""
+    return lambda values, element: None if None in values else function(values, element)
+
+
+def _numeric(function: Callable[..., Any]) -> Expression:
     """A function of numbers, also of those in containers; NULL where one of them is."""
-
-    def evaluate(values: list[Any], element: Element) -> Any:
-        numbers = list(_flat(values))
-        return None if None in numbers else function(numbers)
-
-    return evaluate
+    return _strict(lambda values, _: function(list(_flat(values))))
 
 
 def _divide(numbers: list[float]) -> float | None:
@@ -422,21 +416,21 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "qti-lte": operator.le,
 }
 
-EXPRESSIONS: dict[str, Callable[[list[Any], Element], Any]] = {
+EXPRESSIONS: dict[str, Expression] = {
     "qti-match": lambda values, _: _same(*values),
-    "qti-equal": _equal,
-    "qti-string-match": _string_match,
+    "qti-equal": _strict(_equal),
+    "qti-string-match": _strict(_string_match),
     "qti-is-null": lambda values, _: values[0] is None or values[0] == "",
     "qti-and": _and,
     "qti-or": _or,
-    "qti-not": _not,
-    "qti-member": lambda values, _: None if None in values else values[0] in values[1],
-    "qti-contains": _contains,
+    "qti-not": _strict(lambda values, _: not values[0]),
+    "qti-member": _strict(lambda values, _: values[0] in values[1]),
+    "qti-contains": _strict(_contains),
     "qti-container-size": lambda values, _: float(len(values[0] or ())),
     "qti-multiple": lambda values, _: _collected(Multiple, values),
     "qti-ordered": lambda values, _: _collected(Ordered, values),
     "qti-index": _index,
-    "qti-substring": _substring,
+    "qti-substring": _strict(_substring),
     "qti-sum": _numeric(sum),
     "qti-product": _numeric(math.prod),
     "qti-subtract": _numeric(lambda numbers: numbers[0] - numbers[1]),
@@ -451,4 +445,4 @@ EXPRESSIONS: dict[str, Callable[[list[Any], Element], Any]] = {
         for name, compare in COMPARISONS.items()
     },
 }
-"""Expressions by name: functions of the values of their children and of the element."""
+"""Expressions by name."""
