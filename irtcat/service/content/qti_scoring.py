@@ -115,9 +115,7 @@ def _key(item: Item, processing: Processing, declared: Declaration) -> Key | Non
         return next(_match_keys(item, processing, declared))
     if item.kind == "text" and processing.compares_ranges:
         return None
-    responses = _all_responses(item, declared)
-    if item.kind == "text":
-        responses = _texts(item, processing)
+    responses = _texts(item, processing) if item.kind == "text" else _all_responses(item)
     if responses is None or len(responses) * processing.size > MOST_STEPS:
         return None
     scores = [
@@ -209,13 +207,11 @@ def _fits(key: Key, item: Item, scores: list[tuple[Any, float]]) -> bool:
     return True
 
 
-def _all_responses(item: Item, declared: Declaration) -> list[Any] | None:
+def _all_responses(item: Item) -> list[Any] | None:
     """All responses that an item of choices can have; None if they are too many."""
     names = item.values
     if item.kind == "choice":
         return list(names)
-    if item.kind in ("text", "essay"):
-        return []
     if item.kind == "order":
         count = math.factorial(len(names))
         lists: Iterator[tuple[str, ...]] = itertools.permutations(names)
@@ -230,15 +226,15 @@ def _all_responses(item: Item, declared: Declaration) -> list[Any] | None:
 
 def _tried(item: Item, processing: Processing, name: str) -> list[Any]:
     """Responses to a field that show its scores: all of them, or those near the right one."""
-    declared = processing.responses[name]
     if item.kind in ("text", "essay"):
         return _texts(item, processing)
-    everything = _all_responses(item, declared)
+    everything = _all_responses(item)
     if everything is not None:
         return everything
-    right = list(map(item.normal_pair, declared.correct or ()))
+    right = list(map(item.normal_pair, processing.responses[name].correct or ()))
     if item.kind == "order":
-        return [right or list(item.values), *(_swapped(right or list(item.values)))]
+        start = right or list(item.values)
+        return [start, *_swapped(start)]
     most = item.max_choices or len(item.values)
     near = _near(item, right, processing)
     return [it for it in near if it and len(it) <= most and not item.pair_faults(it)]

@@ -22,7 +22,7 @@ from irtcat.service.attempts.taking import Device, begin
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError
 from irtcat.service.lti.connection import SCORE_MAXIMUM, Connection, PlatformError, connection_of
 from irtcat.service.lti.launching import Launch, LaunchError
-from irtcat.service.lti.platforms import Platform, platform
+from irtcat.service.lti.platforms import platform
 from irtcat.service.outbox.sending import GRADES, WAITING
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import AttemptChanged, Service, digest_of, new_secret
@@ -55,14 +55,15 @@ def test_of(service: Service, launch: Launch) -> PublishedTest:
 test_of.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
 
 
-def _row(service: Service, launch: Launch, known: Platform) -> Any:
-    """The attempt of a launch's link and person, with its status; None before it is begun."""
+def attempt_of_launch(service: Service, launch: Launch) -> Any:
+    """The row of the attempt that a launch continues, with its status; None if it begins one."""
     rows, people = tables.lti_attempts, tables.people
+    issuer = platform(service, launch.platform).issuer
     statement = (
         sa.select(rows, tables.attempts.c.status)
         .join(people, people.c.id == rows.c.person)
         .join(tables.attempts, tables.attempts.c.id == rows.c.attempt)
-        .where(*_of_link(launch), people.c.external == external_id(known.issuer, launch.subject))
+        .where(*_of_link(launch), people.c.external == external_id(issuer, launch.subject))
     )
     return service.row(statement)
 
@@ -84,11 +85,6 @@ def subject_of(issuer: str, external: str) -> str:
     return external.removeprefix(prefix) if external.startswith(prefix) else ""
 
 
-def attempt_of_launch(service: Service, launch: Launch) -> Any:
-    """The row of the attempt that a launch continues, with its status; None if it begins one."""
-    return _row(service, launch, platform(service, launch.platform))
-
-
 def start(service: Service, launch: Launch) -> Device:
     """Begin the attempt of a launch, or move it to the device of this launch.
 
@@ -103,12 +99,11 @@ def start(service: Service, launch: Launch) -> Device:
     """
     if "learner" not in launch.roles:
         raise LaunchError("The platform does not say that you take tests in this course.")
-    known = platform(service, launch.platform)
     # Who begins it holds the lock of the audit log, so that two clicks begin one attempt.
     with service.database.writing(alone=True):
-        row = _row(service, launch, known)
+        row = attempt_of_launch(service, launch)
         if row is None:
-            return _begin(service, launch, known)
+            return _begin(service, launch)
         _set_line_item(service, launch, row)
     # Not within the transaction above: `opened` locks the attempt first, then the database.
     if row.status == "void":
@@ -121,8 +116,8 @@ def start(service: Service, launch: Launch) -> Device:
     return Device(row.attempt, device)
 
 
-def _begin(service: Service, launch: Launch, known: Platform) -> Device:
-    test = test_of(service, launch)
+def _begin(service: Service, launch: Launch) -> Device:
+    test, known = test_of(service, launch), platform(service, launch.platform)
     actor = ACTOR.format(known.id)
     person = add_person(service, external=external_id(known.issuer, launch.subject), actor=actor)
     wanted = re.split(r"[\s,;]+", launch.custom.get("accommodations", ""))

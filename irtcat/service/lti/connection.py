@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -152,7 +151,7 @@ class Connection:
     ):
         """The transport of httpx, and the monotonic clock, are for tests."""
         self.service, self._transport, self._seconds = service, transport, seconds
-        self._lock = Lock()
+        # Entries are read, set and removed in one step each, which threads cannot interrupt.
         self._keys: dict[str, tuple[float, KeySet]] = {}
         self._tokens: dict[str, tuple[float, str]] = {}
 
@@ -166,8 +165,7 @@ class Connection:
             PlatformError: if they cannot be read.
         """
         now = self._seconds()
-        with self._lock:
-            known = self._keys.get(platform.jwks_url)
+        known = self._keys.get(platform.jwks_url)
         if known is not None and now - known[0] < (KEYS_AGAIN if again else KEYS_KEPT):
             return known[1]
         document = self._json("GET", platform.jwks_url, headers={"Accept": "application/json"})
@@ -183,8 +181,7 @@ class Connection:
             found = KeySet.import_key_set({"keys": usable})
         except (JoseError, ValueError, TypeError, KeyError):
             raise PlatformError("its keys cannot be read") from None
-        with self._lock:
-            self._keys[platform.jwks_url] = now, found
+        self._keys[platform.jwks_url] = now, found
         return found
 
     def post_score(self, platform: Platform, line_item: str, score: dict[str, Any]) -> None:
@@ -219,8 +216,7 @@ class Connection:
     def _token(self, platform: Platform) -> str:
         """An access token for scores, by client credentials with a signed assertion."""
         now = self._seconds()
-        with self._lock:
-            known = self._tokens.get(platform.id)
+        known = self._tokens.get(platform.id)
         if known is not None and now < known[0]:
             return known[1]
         at = int(self.service.clock()[0].timestamp())
@@ -243,14 +239,12 @@ class Connection:
         if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
             raise PlatformError("no access token")
         lasts = float(lasts) if str(lasts).isdigit() else 0.0  # some send the number as text
-        with self._lock:
-            self._tokens[platform.id] = now + lasts - TOKEN_MARGIN, token
+        self._tokens[platform.id] = now + lasts - TOKEN_MARGIN, token
         return token
 
     def forget_token(self, platform: Platform) -> None:
         """Use a new access token from now on: the platform refused the known one."""
-        with self._lock:
-            self._tokens.pop(platform.id, None)
+        self._tokens.pop(platform.id, None)
 
     def _json(self, method: str, url: str, **options: Any) -> dict[str, Any]:
         try:
@@ -263,16 +257,9 @@ class Connection:
 
     def _send(self, method: str, url: str, **options: Any) -> bytes:
         """The body of the answer to a request; redirections are not followed."""
+        client = httpx.Client(transport=self._transport, timeout=TIMEOUT, trust_env=False)
         try:
-            with (
-                httpx.Client(
-                    transport=self._transport,
-                    timeout=TIMEOUT,
-                    follow_redirects=False,
-                    trust_env=False,
-                ) as client,
-                client.stream(method, url, **options) as response,
-            ):
+            with client, client.stream(method, url, **options) as response:
                 body = b""
                 for block in response.iter_bytes():
                     body += block

@@ -52,6 +52,7 @@ two links can be opened at once."""
 
 LOGIN, LAUNCH = "login", "launch"
 
+MEMBERSHIP = "http://purl.imsglobal.org/vocab/lis/v2/membership"
 LEARNERS = ("learner",)
 INSTRUCTORS = ("instructor", "contentdeveloper", "administrator")
 
@@ -60,18 +61,6 @@ class LaunchError(ServiceError):
     """A message of a platform that is not accepted, with a reason for who set up the platform."""
 
     status, title = 403, "The test cannot be opened"
-
-
-@dataclass(frozen=True)
-class Login:
-    """What answers a login.
-
-    The browser is sent to ``url``; the cookie binds the login to it.
-    """
-
-    url: str
-    cookie: str
-    secret: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +94,14 @@ class Launch:
     choice: Mapping[str, Any] = field(default_factory=dict)
 
 
-def begin_login(service: Service, fields: Mapping[str, str], redirect: str) -> Login:
+def begin_login(service: Service, fields: Mapping[str, str], redirect: str) -> tuple[str, str, str]:
     """The answer to a login that a platform initiates.
 
     ``redirect`` is the address of ``/lti/launch``.
+
+    Returns:
+        The address to which the browser is sent, and the name and the secret of the cookie that
+        binds the login to it.
 
     Raises:
         LaunchError: for a platform that is not registered, or missing fields.
@@ -142,7 +135,7 @@ def begin_login(service: Service, fields: Mapping[str, str], redirect: str) -> L
     if "lti_message_hint" in fields:
         query["lti_message_hint"] = fields["lti_message_hint"]
     separator = "&" if urlsplit(known.auth_url).query else "?"
-    return Login(f"{known.auth_url}{separator}{urlencode(query)}", cookie, secret)
+    return f"{known.auth_url}{separator}{urlencode(query)}", cookie, secret
 
 
 def _store(
@@ -279,12 +272,10 @@ def _roles(value: Any) -> tuple[str, ...]:
     """
     names = set()
     for role in value if isinstance(value, list) else []:
-        if not isinstance(role, str):
-            continue
-        prefix, _, name = role.rpartition("#")
-        if prefix == "http://purl.imsglobal.org/vocab/lis/v2/membership" or not prefix:
+        prefix, _, name = str(role).rpartition("#")
+        if prefix in ("", MEMBERSHIP):
             names.add(name.lower())
-        elif prefix.startswith("http://purl.imsglobal.org/vocab/lis/v2/membership/"):
+        elif prefix.startswith(f"{MEMBERSHIP}/"):
             names.add(prefix.rsplit("/", 1)[1].lower())  # a sub-role such as a teaching assistant
     kinds = {"learner": LEARNERS, "instructor": INSTRUCTORS}
     return tuple(kind for kind, known in kinds.items() if names.intersection(known))
@@ -343,14 +334,10 @@ def choices(service: Service, launch: Launch, url: str) -> list[dict[str, str]]:
     """
     known = platform(service, launch.platform)
     tests = published_tests(service)
+    tests = tests.loc[tests["status"] == "open", ["id", "title", "version"]]
     return [
-        {
-            "id": row["id"],
-            "title": row["title"],
-            "version": row["version"],
-            "answer": signed(service, _answer(service, launch, url, row["id"], row["title"])),
-        }
-        for row in tests[tests["status"] == "open"].to_dict("records")
+        row | {"answer": signed(service, _answer(service, launch, url, row["id"], row["title"]))}
+        for row in tests.to_dict("records")
         if known.may_open(row["id"])
     ]
 

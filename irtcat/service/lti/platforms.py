@@ -206,13 +206,8 @@ def platform_of_login(service: Service, issuer: str, client_id: str = "") -> Pla
     Raises:
         NotFoundError: for an unknown issuer or client id, or one of several.
     """
-    columns = tables.lti_platforms.c
-    statement = sa.select(tables.lti_platforms).where(
-        columns.issuer == issuer, columns.status == "open"
-    )
-    if client_id:
-        statement = statement.where(columns.client_id == client_id)
-    rows = service.rows(statement)
+    wanted = {"issuer": issuer, "status": "open"} | ({"client_id": client_id} if client_id else {})
+    rows = service.rows(sa.select(tables.lti_platforms).filter_by(**wanted))
     if len(rows) != 1:
         raise NotFoundError("This platform is not registered here.")
     return _of_row(rows[0])

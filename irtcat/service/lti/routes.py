@@ -85,13 +85,11 @@ def configuration(request: Request) -> Response:
 @router.post("/login")
 def login(request: Request, fields: Annotated[dict[str, str], Depends(_fields)]) -> Response:
     """Begin a login: send the browser to the platform, with a state, a nonce and a cookie."""
-    begun = begin_login(service_of(request), fields, _url(request, "launch"))
-    response = RedirectResponse(begun.url, status_code=303)
+    url, cookie, secret = begin_login(service_of(request), fields, _url(request, "launch"))
+    response = RedirectResponse(url, status_code=303)
     seconds = int(LAUNCH_LASTS.total_seconds())
     # "strict" would not be sent where another site leads to the launch's page.
-    set_cookie(
-        request, response, begun.cookie, begun.secret, seconds=seconds, same_site="lax", path=PATH
-    )
+    set_cookie(request, response, cookie, secret, seconds=seconds, same_site="lax", path=PATH)
     return response
 
 
