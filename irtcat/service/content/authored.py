@@ -132,7 +132,6 @@ def make_item(
         InputError: naming the file, the item and the field.
     """
     with located(where):
-        check_names(values, FIELDS, where)
         given = {field: values[field] for field in ITEM_FIELDS if field in values}
         areas = _table(given.pop("areas", {}), "areas", where)
         choices = choices or [(choice, "") for choice in areas]

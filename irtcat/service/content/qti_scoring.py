@@ -335,11 +335,8 @@ def _around(
     item: Item, by_set: dict[frozenset[str], float], best: frozenset[str], highest: float
 ) -> dict[str, float]:
     """Points of each choice by what it adds to, or takes from, the best response."""
-    out = {}
-    for name in item.values:
-        change = by_set.get(best ^ {name}, highest) - highest
-        out[name] = -change if name in best else change
-    return _nonzero(out)
+    changes = {name: by_set.get(best ^ {name}, highest) - highest for name in item.values}
+    return _nonzero({name: -it if name in best else it for name, it in changes.items()})
 
 
 def _nonzero(points: dict[Any, float]) -> dict[Any, float]:
