@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from xml.etree.ElementTree import Element, SubElement, TreeBuilder, indent, tostring
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import replacing
@@ -184,14 +184,18 @@ def _become(element: Element, other: Element) -> None:
 
 def _interaction(item: Item, response: str, prompt: bool = False) -> Element:
     """The interaction of an item or a part, with the prompt of a part."""
-    name = INTERACTIONS[item.kind]
+    name, about = INTERACTIONS[item.kind], {"response-identifier": response}
     if item.inline and item.kind == "choice" and not item.prompt and not item.picture:
-        return _inline_choice(item, {"response-identifier": response})
+        shuffle = {"shuffle": str(item.shuffle).lower()}
+        element = Element("qti-inline-choice-interaction", about | shuffle)
+        for choice in item.choices:
+            _add_choice(element, "qti-inline-choice", choice)
+        return element
     if item.picture:
         name = GRAPHIC_KINDS[item.kind][0]
     elif _has_gaps(item):
         name = "qti-gap-match-interaction"
-    element = Element(name, {"response-identifier": response} | _attributes(item))
+    element = Element(name, about | _attributes(item))
     if not item.marks_choices and prompt and item.prompt:
         _fill(SubElement(element, "qti-prompt"), item.prompt)
     if item.picture:
@@ -221,14 +225,6 @@ def _attributes(item: Item) -> dict[str, str]:
         "pattern-mask": item.pattern or None,
     }
     return {name: str(value) for name, value in values.items() if value is not None}
-
-
-def _inline_choice(item: Item, attributes: dict[str, str]) -> Element:
-    shuffle = {"shuffle": str(item.shuffle).lower()}
-    element = Element("qti-inline-choice-interaction", attributes | shuffle)
-    for choice in item.choices:
-        _add_choice(element, "qti-inline-choice", choice)
-    return element
 
 
 def _add_choices(element: Element, item: Item) -> None:
@@ -406,22 +402,20 @@ def _fill(parent: Element, html: str, blocks: bool = False) -> None:
 
     With ``blocks`` only blocks are allowed there; text outside of them gets a ``<div>``.
     """
-    builder = _Builder(Element("div"))
-    builder.feed(html)
-    builder.close()
-    content = builder.stack[0]
+    builder = _Builder()
+    builder.feed(f"<div>{html}</div>")
+    content = builder.tree.close()
+    for span in list(content.iter("span")):
+        if "data-choice" in span.attrib:
+            span.tag, span.attrib = "qti-hottext", {"identifier": span.attrib["data-choice"]}
     loose = (content.text or "").strip() or any(
         (child.tail or "").strip() or child.tag in PHRASES for child in content
     )
     if blocks and loose:
         parent.append(content)
-        return
-    last = parent[-1] if len(parent) else None
-    if last is None:
-        parent.text = (parent.text or "") + (content.text or "") or None
     else:
-        last.tail = (last.tail or "") + (content.text or "")
-    parent.extend(content)
+        parent.text = content.text
+        parent.extend(content)
 
 
 PHRASES = frozenset(
@@ -433,11 +427,11 @@ PHRASES = frozenset(
 
 
 class _Builder(HTMLParser):
-    """Builds the elements of sanitised HTML."""
+    """Builds the elements of sanitised HTML, which is well-formed but for elements without end."""
 
-    def __init__(self, root: Element):
+    def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.stack = [root]
+        self.tree = TreeBuilder()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}
@@ -446,21 +440,15 @@ class _Builder(HTMLParser):
         for name in ("src", "poster"):
             if name in attributes:
                 attributes[name] = f"../media/{attributes[name].removeprefix('media:')}"
-        if "data-choice" in attributes:
-            tag, attributes = "qti-hottext", {"identifier": attributes["data-choice"]}
         if tag == "math":
             attributes["xmlns"] = MATHML
-        element = SubElement(self.stack[-1], tag, attributes)
-        if tag not in VOID:
-            self.stack.append(element)
+        self.tree.start(tag, attributes)
+        if tag in VOID:
+            self.tree.end(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if len(self.stack) > 1 and tag not in VOID:
-            self.stack.pop()
+        if tag not in VOID:
+            self.tree.end(tag)
 
     def handle_data(self, data: str) -> None:
-        parent = self.stack[-1]
-        if len(parent):
-            parent[-1].tail = (parent[-1].tail or "") + data
-        else:
-            parent.text = (parent.text or "") + data
+        self.tree.data(data)
