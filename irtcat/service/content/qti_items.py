@@ -187,19 +187,15 @@ def read_item(content: QtiContent, path: str, labels: tuple[str, ...]) -> tuple[
     content.leave_out(path, *body.left_out)
     if not body.fields:
         raise InputError(f"{where}: it has no interaction: there is nothing to answer.")
-    try:
-        item = _composed(content, root, body, html, path, labels)
-        parts = {part.id: part for part in item.parts} or {body.fields[0].response: item}
-        for name, part in parts.items():
-            _check_response(declared[name], part, where)
-        rubric = clean_html("".join(body.rubrics), where, content.address_of(path))
-        # QTI has the gap last, and the entry of the first set first in other matches.
-        pairs = {pair for part in parts.values() if part.kind == "match" for pair in part.pairs}
-        turn_pairs(root, {turned(pair) for pair in pairs})
-        key = qti_key(item, parts, root, rubric, where)
-    except InputError as error:
-        text = str(error)
-        raise (error if text.startswith(where) else InputError(f"{where}: {text}")) from None
+    item = _composed(content, root, body, html, path, labels)
+    parts = {part.id: part for part in item.parts} or {body.fields[0].response: item}
+    for name, part in parts.items():
+        _check_response(declared[name], part, where)
+    rubric = clean_html("".join(body.rubrics), where, content.address_of(path))
+    # QTI has the gap last, and the entry of the first set first in other matches.
+    pairs = {pair for part in parts.values() if part.kind == "match" for pair in part.pairs}
+    turn_pairs(root, {turned(pair) for pair in pairs})
+    key = qti_key(item, parts, root, rubric, where)
     if key is None and any(map(len, declared.values())):
         content.leave_out(path, "right responses without response processing")
     return item, key

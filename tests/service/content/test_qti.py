@@ -1158,6 +1158,17 @@ def test_links_encryption_and_repeats(package, tmp_path):
         read_items(tmp_path / "locked.zip")
 
 
+def test_media_that_are_too_large_together_refuse_the_package(package, monkeypatch):
+    two = '<img src="x.png" alt=""/><img src="y.png" alt=""/>'
+    data = b"\x89PNG\r\n\x1a\n" + bytes(100)
+    path = package(item_xml(body=BODY.replace("2 + 2", two)), {"items/x.png": data})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("items/y.png", data + b"y")
+    monkeypatch.setattr("irtcat.service.content.qti_items.MOST_SET", 150)
+    with pytest.raises(InputError, match=r"^\S*package.zip: expected at most 0 MiB of media\.$"):
+        read_items(path)
+
+
 def test_bombs(package, monkeypatch):
     zeros = io.BytesIO()
     with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as archive:
