@@ -98,9 +98,9 @@ class Body:
         left_out: what the item does without, as notes call it.
     """
 
-    def __init__(self, where: str, cardinalities: dict[str, str]):
-        """Take the cardinality of each declared response."""
-        self.where, self.cardinalities = where, cardinalities
+    def __init__(self, where: str, declared: dict[str, Element]):
+        """Take the declarations of the responses by their names."""
+        self.where, self.declared = where, declared
         self.fields: list[Field] = []
         self.rubrics: list[str] = []
         self.left_out: set[str] = set()
@@ -153,7 +153,7 @@ class Body:
         response = required(element, "response-identifier", self.where)
         if any(it.response == response for it in self.fields):
             raise content_error(self.where, "one interaction for each response", response)
-        if response not in self.cardinalities:
+        if response not in self.declared:
             got = shorten(response)
             raise content_error(self.where, "the interaction of a declared response", got)
         it = Field(response, kind, self._prompt(element), inline=name in INLINE)
@@ -206,9 +206,11 @@ class Body:
         default = 1 if name == "choices" else 0 if most != 1 else 1
         # More than there are is no limit; several editors write it.
         limit = min(self._count(element, f"max-{name}", default), most)
-        single = self.cardinalities[it.response] == "single"
-        it.settings["max_choices"] = 1 if single and limit == 0 else limit
+        it.settings["max_choices"] = 1 if self._is_single(it) and limit == 0 else limit
         it.settings["min_choices"] = self._count(element, f"min-{name}", 0)
+
+    def _is_single(self, it: Field) -> bool:
+        return self.declared[it.response].get("cardinality") == "single"
 
     def _choice(self, element: Element, it: Field) -> None:
         it.choices = [self._authored(child) for child in self._others(element, "qti-simple-choice")]
@@ -223,7 +225,7 @@ class Body:
                     must = f"{name} of all {len(it.choices)} choices in an order"
                     raise content_error(self.where, must, count)
             return
-        it.kind = "choice" if self.cardinalities[it.response] == "single" else "choices"
+        it.kind = "choice" if self._is_single(it) else "choices"
         self._set_limits(element, it, len(it.choices))
 
     def _hottext_interaction(self, element: Element, it: Field) -> None:

@@ -181,9 +181,8 @@ def read_item(content: QtiContent, path: str, labels: tuple[str, ...]) -> tuple[
         raise InputError(f"{where}: adaptive items of QTI are not supported.")
     content.check_children(root, ITEM_PARTS, path)
     declared = by_identifier(root, "qti-response-declaration", where)
-    body_element = only(root, "qti-item-body", where)
-    body = Body(where, {name: it.get("cardinality", "") for name, it in declared.items()})
-    html = body.inner(body_element)
+    body = Body(where, declared)
+    html = body.inner(only(root, "qti-item-body", where))
     content.leave_out(path, *body.left_out)
     if not body.fields:
         raise InputError(f"{where}: it has no interaction: there is nothing to answer.")
@@ -206,11 +205,6 @@ def _composed(
 ) -> Item:
     """The item of a body: of one interaction at its end, or with several answer fields."""
     where, address_of = content.where(path), content.address_of(path)
-    numeric = {
-        declaration.get("identifier")
-        for declaration in root.findall("{*}qti-response-declaration")
-        if declaration.get("base-type") in ("integer", "float")
-    }
     field, name = body.fields[0], decode_name(required(root, "identifier", where))
     after = clean_html(html.partition(field.position)[2], where, address_of)
     single = len(body.fields) == 1 and (field.inline or not shows(after))
@@ -233,26 +227,26 @@ def _composed(
         "labels": labels,
     }
     if single:
-        answered = _answer(content, field, field.response in numeric, path)
+        answered = _answer(content, body, field, path)
         return Item(id=name, prompt=prompt, **fields, **answered, **about)
     parts = []
     for it in body.fields:
         shown = clean_html(it.html, where, address_of)
-        answered = _answer(content, it, it.response in numeric, path)
+        answered = _answer(content, body, it, path)
         parts.append(Item(id=it.response, prompt=shown, inline=True, **fields, **answered))
     return Item(id=name, kind="several", prompt=prompt, parts=tuple(parts), **fields, **about)
 
 
-def _answer(content: QtiContent, field: Field, numeric: bool, path: str) -> dict[str, Any]:
+def _answer(content: QtiContent, body: Body, field: Field, path: str) -> dict[str, Any]:
     """The fields of an item that an interaction gives."""
     where, address_of = content.where(path), content.address_of(path)
-
+    base_type = body.declared[field.response].get("base-type")
     return {
         "kind": field.kind,
         "choices": tuple(it.cleaned(where, address_of) for it in field.choices),
         "options": tuple(it.cleaned(where, address_of) for it in field.options),
         "picture": None if field.picture is None else content.picture(field.picture, path),
-        "numeric": numeric and field.kind == "text",
+        "numeric": field.kind == "text" and base_type in ("integer", "float"),
         **field.settings,
     }
 
