@@ -8,12 +8,14 @@ words that can be selected, and gives them the id A.
 import re
 from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from irtcat._common.checks import InputError, shorten
@@ -71,23 +73,20 @@ def item_html(
         >>> prompt, choices
         ('<p>2 + 2 = ?</p>', [('A', '3'), ('B', '4')])
     """
-    tokens = _parse(text, where)
-    lists = _spans(tokens, "bullet_list", 0)
-    spans = [span for span in lists if _ids_of(tokens[slice(*span)], where)]
-    if not spans:
-        return _html(tokens, where, url_of), []
-    if len(spans) > 1:
-        raise InputError(f"{where}: expected one list of choices. Got {len(spans)}.")
-    start, end = spans[0]
-    if end < len(tokens):
+    blocks = SyntaxTreeNode(_parse(text, where)).children
+    lists = [at for at, block in enumerate(blocks) if _is_list_of_choices(block, where)]
+    if len(lists) > 1:
+        raise InputError(f"{where}: expected one list of choices. Got {len(lists)}.")
+    if lists and lists[0] < len(blocks) - 1:
         raise InputError(f"{where}: expected the choices at the end. Got text after them.")
     choices = []
-    for entry in _entries(tokens[start:end]):
-        name = _id_of(entry)
-        first = (entry[1].children or [])[0]
+    for entry in blocks.pop().children if lists else ():
+        name, first = _id_of(entry), _first_text(entry)
         first.content = MARK.sub("", first.content, count=1)
-        choices.append((name, _html(entry, f"{where}, choice {name}", url_of)))
-    return _html(tokens[:start], where, url_of), choices
+        html = _html(entry.to_tokens()[1:-1], f"{where}, choice {name}", url_of)
+        choices.append((name, html))
+    prompt = [token for block in blocks for token in block.to_tokens()]
+    return _html(prompt, where, url_of), choices
 
 
 @cache
@@ -147,39 +146,25 @@ def _mark_hottext(tokens: list[Token]) -> None:
             token.tag = "span"
 
 
-def _spans(tokens: list[Token], kind: str, level: int) -> list[tuple[int, int]]:
-    """Start and end of each block of a kind at a level: 0 for those that are in no other block."""
-    out, start = [], 0
-    for position, token in enumerate(tokens):
-        if token.level == level and token.type == f"{kind}_open":
-            start = position
-        if token.level == level and token.type == f"{kind}_close":
-            out.append((start, position + 1))
-    return out
+def _first_text(entry: SyntaxTreeNode) -> Token:
+    """The text with which an entry of a list begins; an empty one if it begins otherwise."""
+    *_, node = islice(entry.walk(), 4)  # the entry, its first block, the lines, the text
+    return node.token if node.token and node.type == "text" else Token("text", "", 0)
 
 
-def _entries(tokens: list[Token]) -> list[list[Token]]:
-    """The tokens within each entry of a list."""
-    return [tokens[start + 1 : end - 1] for start, end in _spans(tokens, "list_item", 1)]
-
-
-def _id_of(entry: list[Token]) -> str:
+def _id_of(entry: SyntaxTreeNode) -> str:
     """The id at the beginning of an entry of a list; empty if it has none."""
-    if len(entry) < 2 or not entry[1].children or entry[1].children[0].type != "text":
-        return ""
-    match = MARK.match(entry[1].children[0].content)
+    match = MARK.match(_first_text(entry).content)
     return match[1] if match else ""
 
 
-def _ids_of(tokens: list[Token], where: str) -> list[str]:
-    """Ids of the entries of a list; empty if it is not a list of choices."""
-    ids = [_id_of(entry) for entry in _entries(tokens)]
-    if not any(ids):
-        return []
-    if not all(ids):
+def _is_list_of_choices(block: SyntaxTreeNode, where: str) -> bool:
+    """Whether the entries of a list have ids."""
+    ids = [_id_of(entry) for entry in block.children if block.type == "bullet_list"]
+    if any(ids) and not all(ids):
         number = ids.index("") + 1
         raise InputError(f"{where}: expected each choice as `- (A) text`. Got entry {number}.")
-    return ids
+    return any(ids)
 
 
 class _FormulaError(ValueError):

@@ -107,9 +107,8 @@ class Processing:
 
     def __init__(self, root: Element, where: str):
         self.where = where
-        declared = root.findall("{*}qti-response-declaration")
-        declarations = [Declaration(element, where) for element in declared]
-        self.responses = {declaration.identifier: declaration for declaration in declarations}
+        declared = by_identifier(root, "qti-response-declaration", where)
+        self.responses = {name: Declaration(element, where) for name, element in declared.items()}
         outcomes = by_identifier(root, "qti-outcome-declaration", where)
         self.outcomes = {name: self._default(outcome) for name, outcome in outcomes.items()}
         self._tables = {

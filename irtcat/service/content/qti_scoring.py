@@ -55,7 +55,7 @@ def qti_key(item: Item, fields: Fields, root: Element, rubric: str, where: str) 
     found = root.findall("{*}qti-response-processing")
     if len(found) > 1:
         raise content_error(where, "at most one <qti-response-processing>", len(found))
-    has_rules = has_processing(root)
+    has_rules = any(len(rules) or rules.get("template") for rules in found)
     if item.kind == "essay" or (rubric and not has_rules):
         highest, unit = _scale(root, where)
         if not highest:
@@ -80,12 +80,6 @@ def qti_key(item: Item, fields: Fields, root: Element, rubric: str, where: str) 
         simple = _key(item, processing, processing.responses[next(iter(fields))])
     key = replace(simple or _rules_key(item, fields, root, processing), rubric=rubric)
     return checked_key(key, item)
-
-
-def has_processing(root: Element) -> bool:
-    """Whether an item says how its responses are scored."""
-    found = root.findall("{*}qti-response-processing")
-    return any(len(rules) or rules.get("template") for rules in found)
 
 
 def _check_declaration(declaration: Element, where: str) -> None:

@@ -1,6 +1,5 @@
 """Writing QTI 3.0 packages."""
 
-import io
 import os
 import re
 import zipfile
@@ -75,17 +74,10 @@ def write_qti(items: ItemSet, path: str | os.PathLike[str], keys: bool = True) -
     for name, media in items.media.items():
         members[f"media/{name}"] = media.data
     manifest = _manifest(items, item_files, stimulus_files, TEST_FILE in members)
-    with replacing(path) as file:
-        file.write(_zipped({MANIFEST: _document(manifest), **members}))
-    return Path(path)
-
-
-def _zipped(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, data in {MANIFEST: _document(manifest), **members}.items():
             archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
+    return Path(path)
 
 
 def _document(root: Element) -> bytes:
