@@ -16,11 +16,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from threading import Lock
 
 import sqlalchemy as sa
 
+from irtcat._common.clock import seconds_between
 from irtcat.service.base.errors import TooManyError
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of
@@ -124,8 +124,7 @@ def take(service: Service, rate: Rate, key: str) -> None:
         )
         row = service.row(sa.select(limits).where(limits.c.name == name).with_for_update())
         assert row is not None
-        passed = max((now - datetime.fromisoformat(row.at)).total_seconds(), 0.0)
-        level = rate.refilled(row.level, passed)
+        level = rate.refilled(row.level, seconds_between(row.at, now))
         if level >= 1:
             service.change(limits, name, level=level - 1, at=now.isoformat())
     if level < 1:

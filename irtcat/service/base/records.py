@@ -6,7 +6,7 @@ record is built in Python and when it is read from TOML or JSON, where all fault
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -191,6 +191,15 @@ def hint(name: Any, known: Iterable[str]) -> str:
     return f"Did you mean `{close[0]}`?" if close else f"Known are {', '.join(names)}."
 
 
+def unknown_fields(document: Iterable[Any], known: Collection[str], where: str) -> list[Fault]:
+    """A fault for each field of a document that is not among the known ones."""
+    unknown = {key: _joined(where, str(key)) for key in document if key not in known}
+    return [
+        Fault(name, f"The `{name}` field is unknown. {hint(key, known)}")
+        for key, name in unknown.items()
+    ]
+
+
 def read_record(cls: Any, document: Any, where: str, faults: list[Fault]) -> Any:
     """A record from a mapping; None where it has faults, which are appended."""
     known = {key_of(entry): entry for entry in _settings(cls)}
@@ -198,10 +207,7 @@ def read_record(cls: Any, document: Any, where: str, faults: list[Fault]) -> Any
         faults.append(Fault.of(where or cls.__name__, f"a table of {', '.join(known)}", document))
         return None
     before = len(faults)
-    for key in document:
-        if key not in known:
-            name = _joined(where, str(key))
-            faults.append(Fault(name, f"The `{name}` field is unknown. {hint(key, known)}"))
+    faults += unknown_fields(document, known, where)
     for key, entry in known.items():
         if key not in document and entry.default is MISSING:
             name = _joined(where, key)

@@ -70,25 +70,20 @@ class ItemSet:
         for name, key in self.keys.items():
             with faults.collected():
                 checked[name] = checked_key(key, self.items[name])
-        for item in self.items.values():
-            where = f"item {brief(item.id)}"
+        for entry in (*self.items.values(), *self.stimuli.values()):
             with faults.collected():
-                if item.stimulus is not None and item.stimulus not in self.stimuli:
-                    got = f"{shorten(item.stimulus)}, which does not exist"
-                    raise content_error(where, "the id of a stimulus", got)
-                self._check_media(where, item.media)
-        for stimulus in self.stimuli.values():
-            with faults.collected():
-                self._check_media(f"stimulus {brief(stimulus.id)}", stimulus.media)
+                stimulus = getattr(entry, "stimulus", None)
+                if stimulus is not None and stimulus not in self.stimuli:
+                    got = f"{shorten(stimulus)}, which does not exist"
+                    raise content_error(entry.where, "the id of a stimulus", got)
+                for name in entry.media:
+                    if name not in self.media:
+                        must = f"the media file {name}"
+                        raise content_error(entry.where, must, "none of this name")
         faults.check()
         set_field(self, "keys", checked)
         for name in RECORDS:
             set_field(self, name, MappingProxyType(getattr(self, name)))
-
-    def _check_media(self, where: str, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.media:
-                raise content_error(where, f"the media file {name}", "none of this name")
 
     def __getitem__(self, item: str) -> Item:
         return self.items[item]
@@ -133,14 +128,13 @@ class ItemSet:
         if missing:
             raise content_error("item set", "ids of its items", shorten(missing))
         items = [self.items[name] for name in wanted]
-        stimuli = {item.stimulus for item in items if item.stimulus is not None}
-        kept = [self.stimuli[name] for name in self.stimuli if name in stimuli]
-        media = {name for item in items for name in item.media}
-        media |= {name for stimulus in kept for name in stimulus.media}
+        used = {item.stimulus for item in items}
+        stimuli = [self.stimuli[name] for name in self.stimuli if name in used]
+        media = {name for entry in (*items, *stimuli) for name in entry.media}
         return ItemSet(
             items=items,
             keys=[self.keys[name] for name in wanted if name in self.keys],
-            stimuli=kept,
+            stimuli=stimuli,
             media=[self.media[name] for name in self.media if name in media],
         )
 
@@ -182,7 +176,7 @@ def _by_id(kind: type[Record], records: Any) -> dict[str, Any]:
     """Records by their ids, which must differ."""
     label, id_field = kind.identity
     if isinstance(records, Mapping):
-        records = list(records.values())
+        records = records.values()
     if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
         raise content_error(label, f"a list of {kind.__name__}", shorten(records))
     out: dict[str, Any] = {}

@@ -351,13 +351,10 @@ class Item(Record):
                 raise content_error(where, f"{name}_choices of at most {highest}", value)
         if self.kind == "choice" and most != 1:
             raise content_error(where, "max_choices of 1 in an item of the kind choice", most)
-        if self.kind == "order" and most not in (0, n):
-            raise content_error(where, "an order of all choices: max_choices of 0", most)
-        if self.kind == "order" and least not in (0, n):
-            raise content_error(where, "an order of all choices: min_choices of 0", least)
-        if self.kind == "order":
-            set_field(self, "max_choices", 0)
-            set_field(self, "min_choices", 0)
+        for name, value in (("max", most), ("min", least)) if self.kind == "order" else ():
+            if value not in (0, n):
+                raise content_error(where, f"an order of all choices: {name}_choices of 0", value)
+            set_field(self, f"{name}_choices", 0)
 
     @property
     def choice_ids(self) -> tuple[str, ...]:

@@ -135,10 +135,7 @@ class PublishingReport:
         """
         try:
             tables = {name: _table(**document["tables"][name]) for name in TABLES}
-            figures = {
-                name: np.nan if value is None else float(value)
-                for name, value in document["figures"].items()
-            }
+            figures = pd.Series(document["figures"], dtype=float).to_dict()
             classifications = {
                 name: Classification.from_json(entry)
                 for name, entry in document["classifications"].items()

@@ -20,7 +20,6 @@ from irtcat.service.base.records import (
     Invalid,
     RecordError,
     flag,
-    hint,
     list_of,
     number,
     one_of,
@@ -29,6 +28,7 @@ from irtcat.service.base.records import (
     record,
     reported,
     setting,
+    unknown_fields,
 )
 
 
@@ -190,11 +190,9 @@ def _config(value: Any, where: str, faults: list[Fault]) -> Any:
     known = [entry.name for entry in fields(Config)]
     if not isinstance(value, Mapping):
         raise Invalid("a table of the fields of irtcat.cat.Config", value)
-    unknown = [key for key in value if key not in known]
-    for key in unknown:
-        name = f"{where}.{key}"
-        faults.append(Fault(name, f"The `{name}` field is unknown. {hint(key, known)}"))
+    unknown = unknown_fields(value, known, where)
     if unknown:
+        faults += unknown
         return None
     try:
         return Config.from_json(value)
