@@ -16,25 +16,19 @@ class ServiceError(InputError):
     Attributes:
         status: HTTP status.
         title: short name of the problem, the same for all errors of a class.
+        headers: further headers of the response.
     """
 
-    status, title = 422, "Invalid request"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Further headers of the response."""
-        return {}
+    status, title, headers = 422, "Invalid request", dict[str, str]()
 
 
 class UnauthorizedError(ServiceError):
-    """No valid credentials."""
+    """No valid credentials.
 
-    status, title = 401, "Not signed in"
+    Its header says that programs sign in by a token, as RFC 9110, section 11.6.1, asks.
+    """
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """How to sign in: programs by a token (RFC 9110, section 11.6.1, asks for this header)."""
-        return {"WWW-Authenticate": 'Bearer realm="irtcat"'}
+    status, title, headers = 401, "Not signed in", {"WWW-Authenticate": 'Bearer realm="irtcat"'}
 
 
 class ForbiddenError(ServiceError):
@@ -68,12 +62,8 @@ class TooManyError(ServiceError):
 
     def __init__(self, seconds: float):
         self.seconds = max(math.ceil(seconds), 1)
+        self.headers = {"Retry-After": str(self.seconds)}
         super().__init__(f"Too many attempts. Try again in {self.seconds} s.")
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """When to try again."""
-        return {"Retry-After": str(self.seconds)}
 
 
 def found(it: Any, what: str) -> Any:

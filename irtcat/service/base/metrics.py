@@ -100,9 +100,7 @@ def add_metrics(app: FastAPI, token: str = "") -> None:
         if MULTIPROCESS in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
-        attempts = CollectorRegistry()
-        attempts.register(Attempts(app.state.service))
-        content = generate_latest(registry) + generate_latest(attempts)
+        content = generate_latest(registry) + generate_latest(Attempts(app.state.service))
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -70,7 +70,8 @@ class ItemSet:
         for name, key in self.keys.items():
             with faults.collected():
                 checked[name] = checked_key(key, self.items[name])
-        for entry in (*self.items.values(), *self.stimuli.values()):
+        entries: list[Item | Stimulus] = [*self.items.values(), *self.stimuli.values()]
+        for entry in entries:
             with faults.collected():
                 stimulus = getattr(entry, "stimulus", None)
                 if stimulus is not None and stimulus not in self.stimuli:
@@ -130,7 +131,8 @@ class ItemSet:
         items = [self.items[name] for name in wanted]
         used = {item.stimulus for item in items}
         stimuli = [self.stimuli[name] for name in self.stimuli if name in used]
-        media = {name for entry in (*items, *stimuli) for name in entry.media}
+        media = {name for item in items for name in item.media}
+        media |= {name for stimulus in stimuli for name in stimulus.media}
         return ItemSet(
             items=items,
             keys=[self.keys[name] for name in wanted if name in self.keys],

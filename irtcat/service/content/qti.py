@@ -100,7 +100,8 @@ class _Reader(QtiContent):
         items = [item for item, _ in records]
         used = {item.stimulus for item in items}
         stimuli = [stimulus for stimulus in self.stimuli.values() if stimulus.id in used]
-        shown = {name for entry in (*items, *stimuli) for name in entry.media}
+        shown = {name for item in items for name in item.media}
+        shown |= {name for stimulus in stimuli for name in stimulus.media}
         return ItemSet(
             items=items,
             keys=[key for _, key in records if key],

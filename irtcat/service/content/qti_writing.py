@@ -60,19 +60,15 @@ def write_qti(items: ItemSet, path: str | os.PathLike[str], keys: bool = True) -
     Raises:
         InputError: the file cannot be written, or a key cannot be expressed in QTI.
     """
-    members: dict[str, bytes] = {}
-    for position, stimulus in enumerate(items.stimuli.values(), start=1):
-        members[f"stimuli/s{position}.xml"] = _document(_stimulus(stimulus))
-    stimulus_files = dict(zip(items.stimuli, list(members), strict=True))
-    item_files = {}
-    for position, item in enumerate(items.items.values(), start=1):
-        item_files[item.id] = f"items/i{position}.xml"
+    stimulus_files = {name: f"stimuli/s{i}.xml" for i, name in enumerate(items.stimuli, start=1)}
+    item_files = {name: f"items/i{i}.xml" for i, name in enumerate(items, start=1)}
+    members = {stimulus_files[it.id]: _document(_stimulus(it)) for it in items.stimuli.values()}
+    for item in items.items.values():
         element = _item(item, items.keys.get(item.id) if keys else None, stimulus_files)
         members[item_files[item.id]] = _document(element)
     if any(item.time_limit for item in items.items.values()):
         members[TEST_FILE] = _document(_test(items, item_files))
-    for name, media in items.media.items():
-        members[f"media/{name}"] = media.data
+    members |= {f"media/{name}": media.data for name, media in items.media.items()}
     manifest = _manifest(items, item_files, stimulus_files, TEST_FILE in members)
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, data in {MANIFEST: _document(manifest), **members}.items():
@@ -271,9 +267,8 @@ def _declare(declaration: Element, item: Item, key: Key) -> Element | None:
     points = key.points
     if key.kind == "match":  # several accepted texts, or without regard to case
         points = tuple((value, float(key.max_score or 0)) for value in key.correct)
-    attributes = {"default-value": f"{key.default:g}"}
-    for name, bound in (("lower-bound", key.lower), ("upper-bound", key.upper)):
-        attributes |= {} if bound is None else {name: f"{bound:g}"}
+    limits = {"default-value": key.default, "lower-bound": key.lower, "upper-bound": key.upper}
+    attributes = {name: f"{limit:g}" for name, limit in limits.items() if limit is not None}
     mapping = SubElement(declaration, "qti-mapping", attributes)
     for value, score in points:
         entry = {"map-key": _value(value, item), "mapped-value": f"{score:g}"}

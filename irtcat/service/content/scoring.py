@@ -208,13 +208,11 @@ def qti_value(item: Item, declaration: Declaration, response: Any) -> Any:
 
 
 def _is_right(key: Key, item: Item, response: Any) -> bool:
-    if item.kind == "order":
-        return list(response) == list(key.correct)
-    if item.kind == "choice":
-        return bool(response == key.correct[0])
-    if KINDS[item.kind].has_choices:
-        return set(response) == set(key.correct)
-    return any(_is_same(key, item, response, value) for value in key.correct)
+    if not KINDS[item.kind].has_choices:
+        return any(_is_same(key, item, response, value) for value in key.correct)
+    values = [response] if isinstance(response, str) else response
+    collected = tuple if item.kind == "order" else set
+    return collected(values) == collected(key.correct)
 
 
 def _points(key: Key, item: Item, response: Any) -> float:

@@ -135,15 +135,8 @@ class PublishingReport:
         """
         try:
             tables = {name: _table(**document["tables"][name]) for name in TABLES}
-            figures = pd.Series(document["figures"], dtype=float).to_dict()
-            classifications = {
-                name: Classification.from_json(entry)
-                for name, entry in document["classifications"].items()
-            }
-            others: dict[str, Any] = {name: read(document[name]) for name, read in PLAIN.items()}
-            return PublishingReport(
-                figures=figures, tables=tables, classifications=classifications, **others
-            )
+            others: dict[str, Any] = {name: read(document[name]) for name, read in FIELDS.items()}
+            return PublishingReport(tables=tables, **others)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             must = "must be a publishing report. Got an error"
             raise InputError(f"The `document` argument {must}: {error!r}.") from None
@@ -193,15 +186,17 @@ class PublishingReport:
         return self.summary()
 
 
-PLAIN: dict[str, Callable[[Any], Any]] = {
+FIELDS: dict[str, Callable[[Any], Any]] = {
     "definition": str,
     "bank": str,
     "n_simulated": int,
     "seed": int,
     "response_probability": float,
+    "figures": lambda it: pd.Series(it, dtype=float).to_dict(),
+    "classifications": lambda it: {k: Classification.from_json(v) for k, v in it.items()},
     "flags": tuple,
 }
-"""How the plain fields of a report are read."""
+"""How the fields of a report but its tables are read."""
 
 TEXT = {"section", "rule", "group", "item", "level", "method", "cut"}
 """Columns of text."""

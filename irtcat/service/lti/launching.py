@@ -143,18 +143,18 @@ def _store(
 ) -> None:
     """Store a login or a launch with the digest of its browser's secret; drop old ones."""
     lasts = LOGIN_LASTS if stage == LOGIN else LAUNCH_LASTS
-    row = {
-        "token": digest_of(token),
-        "stage": stage,
-        "platform": platform,
-        "browser": digest_of(secret) if stage == LOGIN else secret,
-        "document": json.dumps(document),
-        "expires": utc_text(service.clock()[0] + lasts),
-    }
     rows = tables.lti_launches
     with service.database.writing():
         service.delete(rows, rows.c.expires < service.now())
-        service.insert(rows, **row)
+        service.insert(
+            rows,
+            token=digest_of(token),
+            stage=stage,
+            platform=platform,
+            browser=digest_of(secret) if stage == LOGIN else secret,
+            document=json.dumps(document),
+            expires=utc_text(service.clock()[0] + lasts),
+        )
 
 
 def _used_login(service: Service, state: str) -> tuple[Platform, str, dict[str, Any]]:
@@ -334,10 +334,10 @@ def choices(service: Service, launch: Launch, url: str) -> list[dict[str, str]]:
     """
     known = platform(service, launch.platform)
     tests = published_tests(service)
-    tests = tests.loc[tests["status"] == "open", ["id", "title", "version"]]
+    rows: Any = tests.loc[tests["status"] == "open", ["id", "title", "version"]].to_dict("records")
     return [
         row | {"answer": signed(service, _answer(service, launch, url, row["id"], row["title"]))}
-        for row in tests.to_dict("records")
+        for row in rows
         if known.may_open(row["id"])
     ]
 
