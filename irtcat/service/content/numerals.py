@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 NUMERAL = re.compile(
-    r"(?P<sign>[+-]?)(?:(?P<whole>\d{1,30})(?:[.,](?P<part>\d{0,30}))?|[.,](?P<only>\d{1,30}))"
+    r"(?P<sign>[+-]?)(?=[.,]?\d)(?P<whole>\d{0,30})(?:[.,](?P<part>\d{0,30}))?"
     r"(?:/(?P<below>\d{1,30}))?"
 )
 
@@ -42,11 +42,10 @@ def number_of(text: str, language: str = "en") -> Fraction | None:
     comma = COMMA_LANGUAGES.fullmatch(language.split("-")[0].lower())
     if GROUPED.fullmatch(plain) and ("." if comma else ",") in plain:
         return None
-    part = match["part"] if match["only"] is None else match["only"]
     if match["below"] is not None:
-        if part is not None or not int(match["below"]):
+        if match["part"] is not None or not int(match["below"]):
             return None
         value = Fraction(int(match["whole"]), int(match["below"]))
     else:
-        value = Fraction(f"{match['whole'] or '0'}.{part or '0'}")
+        value = Fraction(f"{match['whole'] or '0'}.{match['part'] or '0'}")
     return -value if match["sign"] == "-" else value

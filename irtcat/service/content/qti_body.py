@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from irtcat._common.checks import InputError, brief, shorten
+from irtcat._common.checks import InputError, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.html import VOID, clean_html
+from irtcat.service.content.html import VOID
 from irtcat.service.content.qti_xml import (
     GRAPHIC_KINDS,
     as_number,
@@ -18,7 +18,6 @@ from irtcat.service.content.qti_xml import (
     number_text,
     required,
 )
-from irtcat.service.content.records import Choice
 
 LEFT_OUT = {
     "qti-stylesheet": "style sheets",
@@ -42,20 +41,8 @@ NOT_AUTOMATIC = {
 BLOCK = re.compile(r"<(p|div|section|table|ul|ol|dl|h[2-6]|blockquote|pre|figure|math)\b")
 
 
-@dataclass
-class AuthoredChoice:
-    """A choice or an option as a package has it, with HTML that is not sanitised yet."""
-
-    id: str
-    html: str
-    fixed: bool = False
-    most: int = 0
-    area: str = ""
-
-    def cleaned(self, where: str, address_of: Callable[[str], str]) -> Choice:
-        """The choice of the item."""
-        html = clean_html(self.html, f"{where}, choice {brief(self.id)}", address_of)
-        return Choice(self.id, html, self.fixed, self.most, self.area)
+AuthoredChoice = dict[str, Any]
+"""The fields of a choice or an option as a package has it, with HTML that is not sanitised yet."""
 
 
 @dataclass
@@ -178,13 +165,13 @@ class Body:
             raise InputError(f"{self.where}: hidden choices are not supported.")
         label = element.get("hotspot-label", "")
         area = _area(element, self.where) if element.get("shape") else ""
-        return AuthoredChoice(
-            required(element, "identifier", self.where),
-            escape(label) if area else self.inner(element).strip(),
-            element.get("fixed") == "true",
-            0 if most is None else self._count(element, "match-max", most),
-            area,
-        )
+        return {
+            "id": required(element, "identifier", self.where),
+            "content_html": escape(label) if area else self.inner(element).strip(),
+            "fixed": element.get("fixed") == "true",
+            "most": 0 if most is None else self._count(element, "match-max", most),
+            "area": area,
+        }
 
     def _others(self, element: Element, known: str) -> list[Element]:
         """The children of an interaction besides its prompt, which have the known names."""
@@ -276,7 +263,7 @@ class Body:
             raise InputError(f"{self.where}: expected <qti-gap> in its interaction.")
         check_attributes(element, "identifier required match-group", self.where)
         gap = required(element, "identifier", self.where)
-        self._gaps.append(AuthoredChoice(gap, "", most=1))
+        self._gaps.append({"id": gap, "content_html": "", "most": 1})
         return f'<span data-choice="{escape(gap)}"></span>'
 
     def _associate(self, element: Element, it: Field) -> None:
