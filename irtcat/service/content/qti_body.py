@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from irtcat._common.checks import InputError, shorten
+from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.html import VOID
+from irtcat.service.content.html import VOID, clean_html
 from irtcat.service.content.qti_xml import (
     GRAPHIC_KINDS,
     as_number,
@@ -18,6 +18,7 @@ from irtcat.service.content.qti_xml import (
     number_text,
     required,
 )
+from irtcat.service.content.records import Choice
 
 LEFT_OUT = {
     "qti-stylesheet": "style sheets",
@@ -74,6 +75,18 @@ class Field:
         """HTML that marks where the field is."""
         tag = "span" if self.inline else "div"
         return f'<{tag} data-part="{escape(self.response)}"></{tag}>'
+
+    def cleaned(
+        self, where: str, address_of: Callable[[str], str]
+    ) -> dict[str, tuple[Choice, ...]]:
+        """The choices and options of the item."""
+
+        def clean(choice: AuthoredChoice) -> Choice:
+            place = f"{where}, choice {brief(choice['id'])}"
+            html = clean_html(choice["content_html"], place, address_of)
+            return Choice(**{**choice, "content_html": html})
+
+        return {name: tuple(map(clean, getattr(self, name))) for name in ("choices", "options")}
 
 
 class Body:

@@ -13,7 +13,7 @@ from irtcat.service.content.html import clean_html, shows
 from irtcat.service.content.keys import Key
 from irtcat.service.content.media import MOST_MEDIA, media_type, picture_size
 from irtcat.service.content.packages import Package
-from irtcat.service.content.qti_body import LEFT_OUT, AuthoredChoice, Body, Field
+from irtcat.service.content.qti_body import LEFT_OUT, Body, Field
 from irtcat.service.content.qti_scoring import qti_key
 from irtcat.service.content.qti_xml import (
     by_identifier,
@@ -27,7 +27,7 @@ from irtcat.service.content.qti_xml import (
     turn_pairs,
     turned,
 )
-from irtcat.service.content.records import Choice, Item, Media, Picture, Stimulus
+from irtcat.service.content.records import Item, Media, Picture, Stimulus
 
 MOST_XML = 2**23
 """Largest XML file of an item or a manifest, in bytes: 8 MiB hold a manifest of 20,000 items."""
@@ -241,16 +241,9 @@ def _answer(content: QtiContent, body: Body, field: Field, path: str) -> dict[st
     """The fields of an item that an interaction gives."""
     where, address_of = content.where(path), content.address_of(path)
     base_type = body.declared[field.response].get("base-type")
-
-    def cleaned(choice: AuthoredChoice) -> Choice:
-        place = f"{where}, choice {brief(choice['id'])}"
-        html = clean_html(choice["content_html"], place, address_of)
-        return Choice(**{**choice, "content_html": html})
-
     return {
         "kind": field.kind,
-        "choices": tuple(map(cleaned, field.choices)),
-        "options": tuple(map(cleaned, field.options)),
+        **field.cleaned(where, address_of),
         "picture": None if field.picture is None else content.picture(field.picture, path),
         "numeric": field.kind == "text" and base_type in ("integer", "float"),
         **field.settings,
