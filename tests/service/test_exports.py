@@ -12,7 +12,7 @@ from irtcat.bank import ItemBank
 from irtcat.responses import Responses
 from irtcat.scoring import score
 from irtcat.service.assembly import open_service
-from irtcat.service.attempts import exports, library, people, proctoring, results
+from irtcat.service.attempts import library, people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.attempts.ratings import rate, rating_queue, rating_statistics, rating_task
 from irtcat.service.base.errors import NotFoundError
@@ -39,11 +39,11 @@ from tests.service.test_taking import Taker, to_adaptive
     ],
 )
 def test_numbers_are_not_damaged(monkeypatch, response, written):
-    monkeypatch.setattr(exports, "published_test", lambda *_: None)
+    monkeypatch.setattr(results, "published_test", lambda *_: None)
     monkeypatch.setattr(
-        exports, "result_table", lambda *_: pd.DataFrame({"response": [response], "z": [-1.5]})
+        results, "result_table", lambda *_: pd.DataFrame({"response": [response], "z": [-1.5]})
     )
-    assert exports.results_csv(None, "t") == f"response,z\r\n{written},-1.5\r\n"
+    assert results.results_csv(None, "t") == f"response,z\r\n{written},-1.5\r\n"
 
 
 def with_essays(*names):
@@ -91,7 +91,7 @@ def test_answers_without_a_key_are_no_scores(tmp_path):
         taker.answer()
         taker.answer()
         np.testing.assert_array_equal(
-            exports.responses_of(service, name).to_numpy()[0, :2], [1, np.nan]
+            results.responses_of(service, name).to_numpy()[0, :2], [1, np.nan]
         )
         assert results.item_statistics(service, name)["item"].tolist() == ["q0"]
 
@@ -151,9 +151,9 @@ def test_half_points_of_a_rubric_are_published_rated_and_exported(tmp_path, monk
             assert results.result_table(service, test).equals(table)
         named = results.with_names(service, table)
         assert named[["name", "external"]].to_numpy().tolist() == [["", ""]]
-        xml = exports.qti_results(service, taker.attempt).decode()
-        answers = pd.read_csv(io.StringIO(exports.answers_csv(service, test)))
-        responses = exports.responses_of(service, test)
+        xml = results.qti_results(service, taker.attempt).decode()
+        answers = pd.read_csv(io.StringIO(results.answers_csv(service, test)))
+        responses = results.responses_of(service, test)
         known = np.full((1, bank.n_items), np.nan)
         known[0, [0, -1]] = 1, 1
         given = Responses.from_array(known, item_ids=bank.item_ids, codes=(0, 1, 2))
@@ -188,7 +188,7 @@ def test_half_points_are_published_scored_and_exported(tmp_path):
         _, first, second = answers
         assert (answers[first].code, answers[second].code) == (1, 2)
         proctoring.finish(service, taker.attempt, actor="test", reason="enough")
-        xml = exports.qti_results(service, taker.attempt).decode()
+        xml = results.qti_results(service, taker.attempt).decode()
     for name, points in ((first, "0.5"), (second, "1.0")):
         result = re.search(rf'identifier="{name}".*?</itemResult>', xml, re.S)[0]
         assert re.search(r'"SCORE".*?<value>([^<]+)<', result, re.S)[1] == points

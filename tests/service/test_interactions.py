@@ -1,4 +1,4 @@
-"""Items with pairs, areas and several answer fields: pages without JavaScript, API, exports."""
+"""Items with pairs, areas and several answer fields: pages without JavaScript, API, results."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import lxml.etree
 import pytest
 
 from irtcat.service.api.take import TakerView
-from irtcat.service.attempts import exports, library, taking
+from irtcat.service.attempts import library, results, taking
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.content import write_qti
 from irtcat.service.content.reading import uploaded_items
@@ -104,7 +104,7 @@ def test_a_whole_test_without_javascript(site, browser):
         shown = browser.root.xpath("//*[@checked] | //option[@selected and @value != '']")
         assert len(shown) == [3, 4, 2, 1, 3, 2, 4, 2][place - 1]
     browser.answer("list").submit("/test/proceed")
-    rows = list(csv.DictReader(io.StringIO(exports.answers_csv(site.service, site.test))))
+    rows = list(csv.DictReader(io.StringIO(results.answers_csv(site.service, site.test))))
     found = {row["item"]: row["response"] for row in rows}
     assert found["secret-02"] == "keyA rises|keyB sets"
     assert found["secret-07"] == "keyA=16; keyB=eight; keyC=fly"
@@ -113,13 +113,13 @@ def test_a_whole_test_without_javascript(site, browser):
     assert listed[-1]["response"] == {"keyA": "16", "keyB": "eight", "keyC": ["fly"]}
     staff = Staff(site.app, "psychometrician", "auditor", "proctor")
     assert "keyB: eight" in staff.page(f"/staff/attempts/{attempt}").text_content()
-    assert exports.responses_of(site.service, site.test).values.tolist() == [
+    assert results.responses_of(site.service, site.test).values.tolist() == [
         [1, 1, 1, 1, 1, 2, 1, 2]
     ]
-    results = lxml.etree.fromstring(exports.qti_results(site.service, attempt))
+    report = lxml.etree.fromstring(results.qti_results(site.service, attempt))
     declared = {
         (item.get("identifier"), it.get("identifier")): (it.get("cardinality"), it.get("baseType"))
-        for item in results.iterfind("{*}itemResult")
+        for item in report.iterfind("{*}itemResult")
         for it in item.iterfind("{*}responseVariable")
     }
     assert declared["secret-00", "RESPONSE"] == ("multiple", "directedPair")

@@ -13,7 +13,7 @@ from irtcat.bank import ItemBank
 from irtcat.responses import Responses
 from irtcat.service.attempts import library, people, recalibration, results
 from irtcat.service.attempts.attempt import attempt_of
-from irtcat.service.attempts.exports import responses_of
+from irtcat.service.attempts.results import responses_of
 from irtcat.service.definition import publish_report
 from irtcat.service.operations import provision
 from irtcat.service.outbox.audit import audit_entries

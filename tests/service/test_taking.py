@@ -12,7 +12,7 @@ from irtcat._common.checks import InputError
 from irtcat.cat import Session, StoreError
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts import attempt as attempts
-from irtcat.service.attempts import exports, library, people, proctoring, results, taking
+from irtcat.service.attempts import library, people, proctoring, results, taking
 from irtcat.service.attempts.attempt import attempt_of, seed_of
 from irtcat.service.base.errors import ConflictError, GoneError, NotFoundError, UnauthorizedError
 from irtcat.service.operations.background import end_due
@@ -395,7 +395,7 @@ def test_an_attempt_out_of_time_ends_by_itself(service, taker, clock):
     (result,) = results.result_table(service, row.test).to_dict("records")
     assert (result["attempt"], result["reason"]) == (taker.attempt, "time limit")
     assert result["n_items"] == 1
-    assert exports.responses_of(service, row.test).subject_ids.tolist() == [taker.attempt]
+    assert results.responses_of(service, row.test).subject_ids.tolist() == [taker.attempt]
     sent = service.rows(tables.deliveries.select().where(tables.deliveries.c.webhook == hook.id))
     assert [json.loads(message.body)["data"]["attempt"] for message in sent] == [taker.attempt]
     assert taker("current")["page"] == "finished"

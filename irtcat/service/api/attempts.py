@@ -1,4 +1,4 @@
-"""The staff's interface: people and their tickets, attempts, results and exports."""
+"""The staff's interface: people and their tickets, attempts, results and results."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ from irtcat.service.api.schemas import (
     records,
     upload,
 )
-from irtcat.service.attempts import exports, library, people, proctoring, results
+from irtcat.service.attempts import library, people, proctoring, results
 from irtcat.service.attempts.attempt import attempt_of
 from irtcat.service.base.errors import ServiceError
 
@@ -133,7 +133,7 @@ def upload_tickets(
             made = [ticket.person, ticket.id, ticket.token]
         rows.append([*(given[name] for name in columns), *made])
     own = ["person", "status"] if dry_run else ["person", "ticket", "token"]
-    table = exports.spreadsheet_csv(pd.DataFrame(rows, columns=[*columns, *own]))
+    table = results.spreadsheet_csv(pd.DataFrame(rows, columns=[*columns, *own]))
     return attachment(table, "text/csv; charset=utf-8", "tickets.csv")
 
 
@@ -251,7 +251,7 @@ def exported(kind: str) -> dict[str, Any]:
 
 
 def _export(at: Acting, test: str, name: str, names: bool = False) -> Response:
-    content, kind = exports.export(at.service, test, name, at.account, names)
+    content, kind = results.export(at.service, test, name, at.account, names)
     return attachment(content, kind, name)
 
 
@@ -276,5 +276,5 @@ def export_responses(test: Id, at: Analyst) -> Response:
 @router.get("/attempts/{attempt}/result.xml", **exported("application/xml"))
 def export_qti(attempt: Id, at: Analyst) -> Response:
     """The result of an attempt in QTI Results Reporting 3.0."""
-    data = exports.export_attempt(at.service, attempt, actor=at.actor)
+    data = results.export_attempt(at.service, attempt, actor=at.actor)
     return attachment(data, "application/xml", "result.xml")

@@ -14,8 +14,8 @@ from irtcat.cat import pretest_of
 from irtcat.fitting import fit
 from irtcat.models import column_names, item_categories, item_models
 from irtcat.service.attempts import library
-from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.results import responses_of
 from irtcat.service.definition import Adaptive, PublishingReport, TestDefinition
 from irtcat.service.storage.context import Service
 

@@ -10,7 +10,7 @@ from irtcat import plot
 from irtcat.service.accounts.accounts import Account
 from irtcat.service.api.actions import ACTIONS
 from irtcat.service.api.schemas import attachment
-from irtcat.service.attempts import exports, library, proctoring, results
+from irtcat.service.attempts import library, proctoring, results
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.progress import COMPLETED
@@ -80,14 +80,14 @@ def export(at: ResultsReader, test: str, name: str, names: bool = False) -> Resp
 
     With ``names`` the tables have names and external ids, for accounts that may see them.
     """
-    content, kind = exports.export(at.service, test, name, at.account, names)
+    content, kind = results.export(at.service, test, name, at.account, names)
     return attachment(content, kind, f"{test}-{name}")
 
 
 @router.get("/attempts/{attempt}/results.xml")
 def qti(at: ResultsReader, attempt: str) -> Response:
     """An attempt in QTI Results Reporting 3.0."""
-    content = exports.export_attempt(at.service, attempt, actor=at.actor)
+    content = results.export_attempt(at.service, attempt, actor=at.actor)
     return attachment(content, "application/xml", f"{attempt}.xml")
 
 

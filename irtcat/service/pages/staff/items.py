@@ -12,9 +12,8 @@ from irtcat.diagnose import empirical_curves
 from irtcat.service.api.media import POLICY
 from irtcat.service.attempts import library
 from irtcat.service.attempts.attempt import Attempt
-from irtcat.service.attempts.exports import responses_of
 from irtcat.service.attempts.library import PublishedTest, published_test
-from irtcat.service.attempts.results import ItemRow, item_statistics
+from irtcat.service.attempts.results import ItemRow, item_statistics, responses_of
 from irtcat.service.attempts.view import item_view
 from irtcat.service.base.errors import found
 from irtcat.service.content import KINDS, Key
