@@ -17,7 +17,7 @@ from irtcat.cli._app import app as cli
 from irtcat.service.app import create_app
 from irtcat.service.attempts import library, people, proctoring, taking
 from irtcat.service.attempts.attempt import attempt_of, opened
-from irtcat.service.attempts.devices import attempt_key
+from irtcat.service.attempts.taking import attempt_key
 from irtcat.service.base.errors import ConflictError, NotFoundError
 from irtcat.service.lti import platforms as registered
 from irtcat.service.lti.attempts import _comment, send_again, send_due

@@ -18,7 +18,6 @@ from pydantic import Field
 from irtcat.service.accounts.credentials import HEADER, check_same_site, csrf_token, service_of
 from irtcat.service.api.schemas import Body, Out, problems
 from irtcat.service.attempts import taking
-from irtcat.service.attempts.devices import device_of, forget_device, remember_device
 from irtcat.service.attempts.view import MediaUrl, media_urls
 from irtcat.service.storage.context import Service
 
@@ -237,7 +236,7 @@ class Desk:
 
     def __init__(self, request: Request, response: Response):
         self.service = service_of(request)
-        device = device_of(request, self.service)
+        device = taking.device_of(request, self.service)
         if device.by_cookie:
             response.headers[HEADER] = csrf_token(self.service, device.secret)
         self.device = device
@@ -326,7 +325,7 @@ def heartbeat(at: At) -> Any:
 def leave(at: At, request: Request, response: Response) -> None:
     """Delete the cookie of this attempt; it stays bound to this device until staff release it."""
     taking.check_device(at.service, at.device.attempt, at.device.secret)
-    forget_device(request, response, at.device.attempt)
+    taking.forget_device(request, response, at.device.attempt)
 
 
 # Last, since its path has the form of all others.
@@ -357,6 +356,6 @@ def take(
     view = taking.current(service, started.attempt, started.secret, media)
     if body is not None and body.credential == "bearer":
         return {"view": view, "token": started.token}
-    remember_device(request, response, started)
+    taking.remember_device(request, response, started)
     response.headers[HEADER] = csrf_token(service, started.secret)
     return {"view": view}

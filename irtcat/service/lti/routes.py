@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from irtcat._common.checks import InputError
 from irtcat.service.accounts.credentials import service_of, set_cookie
-from irtcat.service.attempts.devices import remember_device
+from irtcat.service.attempts.taking import remember_device
 from irtcat.service.base.errors import ServiceError
 from irtcat.service.lti.attempts import attempt_of_launch, link_summary, start, test_of
 from irtcat.service.lti.connection import connection_of, public_keys, tool_configuration

@@ -19,14 +19,6 @@ from starlette.datastructures import FormData
 from irtcat._common.checks import InputError
 from irtcat.service.accounts.credentials import service_of
 from irtcat.service.attempts import taking
-from irtcat.service.attempts.devices import (
-    Device,
-    attempt_key,
-    device_with,
-    devices_of,
-    forget_device,
-    remember_device,
-)
 from irtcat.service.attempts.view import media_urls
 from irtcat.service.base.errors import ConflictError, ServiceError, UnauthorizedError
 from irtcat.service.pages import TEST, CheckedForm, form_secret, form_text, language_of, render
@@ -43,7 +35,7 @@ from irtcat.service.storage.context import new_id
 router = APIRouter(include_in_schema=False)
 
 OF_TEST = f"{TEST}/{{key}}"
-"""The page of the attempt with a key (see `irtcat.service.attempts.devices.attempt_key`)."""
+"""The page of the attempt with a key (see `irtcat.service.attempts.taking.attempt_key`)."""
 
 POLL_SECONDS = 30
 """Seconds after which the script looks whether staff paused or extended the test."""
@@ -54,25 +46,25 @@ POLL_SECONDS = 30
 
 def test_address(attempt: str) -> str:
     """The address of the page of an attempt's test."""
-    return f"{TEST}/{attempt_key(attempt)}"
+    return f"{TEST}/{taking.attempt_key(attempt)}"
 
 
 test_address.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
 
 
-def _device(request: Request) -> Device:
+def _device(request: Request) -> taking.Device:
     """This browser's device for the attempt that the address names.
 
     Raises:
         UnauthorizedError: without its cookie.
     """
-    return device_with(request, request.path_params["key"])
+    return taking.device_with(request, request.path_params["key"])
 
 
 def has_attempt(request: Request, attempt: str) -> bool:
     """Whether this browser is the device of an attempt."""
     try:
-        device = device_with(request, attempt_key(attempt))
+        device = taking.device_with(request, taking.attempt_key(attempt))
         taking.check_device(service_of(request), attempt, device.secret)
     except UnauthorizedError:
         return False
@@ -94,7 +86,7 @@ def _act(
 @router.get("/")
 def code_page(request: Request) -> Response:
     """A field for the code of a ticket, and the tests that are open on this device."""
-    opened = taking.attempts_of(service_of(request), devices_of(request).values())
+    opened = taking.attempts_of(service_of(request), taking.devices_of(request).values())
     return render(
         request,
         "taker_code.html",
@@ -138,14 +130,14 @@ def start(request: Request, ticket: str, form: CheckedForm) -> Response:
         return RedirectResponse(test_address(begun), status_code=303)
     started = taking.begin(service, ticket, form_secret(request))
     response = RedirectResponse(test_address(started.attempt), status_code=303)
-    remember_device(request, response, started)
+    taking.remember_device(request, response, started)
     return response
 
 
 @router.get(TEST)
 def opened_test(request: Request) -> Response:
     """The page of the test that is open on this device; the choice, of several."""
-    opened = taking.attempts_of(service_of(request), devices_of(request).values())
+    opened = taking.attempts_of(service_of(request), taking.devices_of(request).values())
     if not opened:
         raise UnauthorizedError("This device does not have the test. Open it with the ticket.")
     path = test_address(opened[0].attempt) if len(opened) == 1 else "/"
@@ -158,7 +150,7 @@ def leave(request: Request, form: CheckedForm) -> Response:
     if _act(request, taking.current)["page"] not in ("finished", "void"):
         raise ConflictError("The test is not over.")
     response = RedirectResponse("/", status_code=303)
-    forget_device(request, response, _device(request).attempt)
+    taking.forget_device(request, response, _device(request).attempt)
     return response
 
 
