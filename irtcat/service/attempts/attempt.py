@@ -175,7 +175,15 @@ class Attempt:
         section = self.test.definition.sections[at]
         if isinstance(section, Adaptive):
             with engine_time("begin"):
-                session = self._begin_session(at, section)
+                session = self.service.store.begin(
+                    self.test.pools[at],
+                    section.config,
+                    session_id=f"{self.id}.{at}",
+                    seed=seed_of(self.head["seed"], at),
+                    subject=self.head["person"],
+                    counts=self.test.exposure.get(at),
+                )
+            self._sessions[at] = session
             self.add("section", section=at, session=session.id)
             self.add("show", item=session.asked[0])
         else:
@@ -183,28 +191,13 @@ class Attempt:
             if section.items:
                 self.add("show", item=section.items[0])
 
-    def _begin_session(self, at: int, section: Adaptive) -> Session:
-        session = self.service.store.begin(
-            self.test.pools[at],
-            section.config,
-            session_id=f"{self.id}.{at}",
-            seed=seed_of(self.head["seed"], at),
-            subject=self.head["person"],
-            counts=self.test.exposure.get(at),
-        )
-        self._sessions[at] = session
-        return session
-
     def apply_time_limits(self, grace: float = 0.0) -> None:
         """End what a time limit has ended; more than one may have passed meanwhile.
 
         An attempt that was abandoned is finished.
         """
-        idle = self.seconds() if self.is_left() else 0.0
-        if idle >= self.test.definition.abandoned_after and self.remaining().expired() not in (
-            "test",
-            "section",
-        ):
+        is_idle = self.is_left() and self.seconds() >= self.test.definition.abandoned_after
+        if is_idle and self.remaining().expired() not in ("test", "section"):
             with self._by_system():
                 self.add("finish", reason=ABANDONED)
         while self.progress.status == "running":
@@ -256,8 +249,8 @@ class Attempt:
             raise InputError("An answer is required to continue.")
         known = progress.answers.get(item)
         if known is not None and known.response == response:
-            if not isinstance(part, Adaptive):
-                self._next_after(item)
+            if not isinstance(part, Adaptive) and progress.current == item:
+                self._next()
             return
         if known is not None and not progress.to_review():
             raise ConflictError("This item has another answer, which stands.")
@@ -273,9 +266,6 @@ class Attempt:
         if item in self.progress.answers:  # ratings are of the response that it had
             self.service.delete(tables.ratings, self.id, tables.ratings.c.item == item)
         self.add("answer", item=item, response=response, code=code, seconds=seconds)
-        self._next_after(item)
-
-    def _next_after(self, item: str) -> None:
         if self.progress.current == item:
             self._next()
 
@@ -347,11 +337,8 @@ class Attempt:
     def may_skip(self) -> bool:
         """Whether the item that is shown may be left out."""
         part = self.progress.part
-        if isinstance(part, Practice):
-            return True
-        return isinstance(part, (Adaptive, Fixed)) and (
-            part.allow_skip or self.progress.to_review()
-        )
+        may_skip = isinstance(part, Practice) or getattr(part, "allow_skip", False)
+        return may_skip or self.progress.to_review()
 
     def may_pause(self) -> bool:
         """Whether the taker may pause the test."""
@@ -418,14 +405,12 @@ def opened(
                 if not time_limits_acted:
                     yield attempt
                 attempt.write()
-            if not time_limits_acted:
-                _forget_over(service, attempt)
-                return
-            # What time limits demand is written even if the caller's request is then refused.
-            with service.database.writing():
-                attempt = _read(service, name, loaded, device, is_locked=True)
-                yield attempt
-                attempt.write()
+            if time_limits_acted:
+                # What they demand is written even if the caller's request is then refused.
+                with service.database.writing():
+                    attempt = _read(service, name, loaded, device, is_locked=True)
+                    yield attempt
+                    attempt.write()
             _forget_over(service, attempt)
         except BaseException as error:
             is_refusal = isinstance(error, InputError) and not isinstance(error, StoreError)

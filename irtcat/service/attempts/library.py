@@ -110,14 +110,16 @@ def add_items(service: Service, items: ItemSet) -> str:
     Keys lie in a table of their own.
     """
     name = items.hash()
-    document = items.to_json()
+    document = {**items.to_json(), "media": sorted(items.media)}
     keys = document.pop("keys")
-    for medium in document.pop("media"):
-        _add_media(service, items.media[medium["name"]])
     with service.database.writing():
+        for medium in items.media.values():
+            known = sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)
+            if not service.scalar(known):  # without reading its data
+                service.insert(tables.media, **vars(medium))
         if service.get(tables.item_sets, name) is None:
-            stored = json.dumps({**document, "media": sorted(items.media)})
-            service.insert(tables.item_sets, hash=name, document=stored, created=service.now())
+            now, stored = service.now(), json.dumps(document)
+            service.insert(tables.item_sets, hash=name, document=stored, created=now)
             service.insert(tables.item_keys, item_set=name, document=json.dumps(keys))
     return name
 
@@ -173,13 +175,6 @@ def bank_hashes(service: Service) -> list[str]:
     with service.database.reading():
         rows = service.database.execute("SELECT hash FROM banks ORDER BY hash").fetchall()
     return [str(row[0]) for row in rows]
-
-
-def _add_media(service: Service, medium: Media) -> None:
-    with service.database.writing():
-        known = sa.select(tables.media.c.name).where(tables.media.c.name == medium.name)
-        if not service.scalar(known):
-            service.insert(tables.media, **vars(medium))
 
 
 def media_file(service: Service, name: str) -> Media:

@@ -19,7 +19,7 @@ from irtcat.cat.live import Event
 from irtcat.cat.rules import greatest_rate
 from irtcat.diagnose import person_fit
 from irtcat.service.attempts.attempt import Attempt, attempt_of, opened
-from irtcat.service.attempts.library import PublishedTest, published_test
+from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.progress import BY_STAFF, COMPLETED
 from irtcat.service.attempts.results import rapid_answers, scored_answers
 from irtcat.service.base.errors import ConflictError, NotFoundError
@@ -261,8 +261,7 @@ def live_board(
         watched[-1].bring_up_to_date(service, updated)
     _fit_patterns(watched)
     rows = [_signs(state, 60 * silent_minutes) for state in watched]
-    columns = ["title", "kind", "left", "silent", "rapid", "lz_star", "alarms"]
-    return frame.join(pd.DataFrame(rows, columns=columns, index=frame.index))
+    return frame.join(pd.DataFrame(rows, columns=SIGNS, index=frame.index))
 
 
 def _fit_patterns(watched: list[Watched]) -> None:
@@ -285,8 +284,12 @@ def _fit_patterns(watched: list[Watched]) -> None:
             state.lz_star, state.fitted = float(value), state.codes
 
 
-def _signs(state: Watched, silent_after: float) -> dict[str, Any]:
-    """The board's columns of an attempt that follow from its log."""
+SIGNS = ["title", "kind", "left", "silent", "rapid", "lz_star", "alarms"]
+"""Columns of the board that follow from the log of an attempt."""
+
+
+def _signs(state: Watched, silent_after: float) -> tuple[Any, ...]:
+    """The values of `SIGNS`."""
     with state.lock:
         attempt = state.attempt
         progress, part = attempt.progress, attempt.progress.part
@@ -305,15 +308,9 @@ def _signs(state: Watched, silent_after: float) -> dict[str, Any]:
         if running and left <= max(attempt.test.definition.time_warnings, default=0.0):
             text = "the time is over" if left <= 0 else "the time is almost over"
             alarms.append(Alarm("time", text))
-        return {
-            "title": "" if part is None else part.title,
-            "kind": "" if part is None else part.kind,
-            "left": math.nan if math.isinf(left) else max(left, 0.0),
-            "silent": silent,
-            "rapid": len(state.rapid),
-            "lz_star": state.lz_star,
-            "alarms": tuple(alarms),
-        }
+        title, kind = ("", "") if part is None else (part.title, part.kind)
+        left = math.nan if math.isinf(left) else max(left, 0.0)
+        return title, kind, left, silent, len(state.rapid), state.lz_star, tuple(alarms)
 
 
 def _counted(n: int, noun: str) -> str:
@@ -331,31 +328,26 @@ def exposure_over_target(service: Service, test: str) -> pd.DataFrame:
         highest rate first. Empty for sections whose rule sets no target.
     """
     published = published_test(service, test)
-    frames = [
-        _over_target(service, published, at, section)
-        for at, section in enumerate(published.definition.sections)
-        if isinstance(section, Adaptive)
-    ]
+    frames = []
+    for at, pool in published.pools.items():
+        section = published.definition.sections[at]
+        assert isinstance(section, Adaptive)  # else it has no pool
+        rule = section.config.exposure
+        target = greatest_rate(rule) if EXPOSURE[rule.name].limit == "rate" else None
+        if target is None:
+            continue
+        counts = service.store.counts(pool, section.config)
+        uses = np.atleast_2d(np.asarray(counts.administered, float)).sum(axis=0)
+        sessions = float(np.sum(np.asarray(counts.sessions)))
+        if not sessions:
+            continue
+        over = (uses / sessions > target) & (binom.sf(uses - 1, sessions, target) <= OVER_TARGET)
+        used = {"section": at + 1, "item": pool.item_ids[over], "uses": uses[over].astype(int)}
+        rates = {"sessions": int(sessions), "rate": uses[over] / sessions, "target": target}
+        if over.any():
+            frames.append(pd.DataFrame(used | rates).sort_values("rate", ascending=False))
     columns = ["section", "item", "uses", "sessions", "rate", "target"]
-    frames = [frame for frame in frames if len(frame)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
-
-
-def _over_target(service: Service, test: PublishedTest, at: int, section: Adaptive) -> pd.DataFrame:
-    rule = section.config.exposure
-    target = greatest_rate(rule) if EXPOSURE[rule.name].limit == "rate" else None
-    if target is None:
-        return pd.DataFrame()
-    pool = test.pools[at]
-    counts = service.store.counts(pool, section.config)
-    uses = np.atleast_2d(np.asarray(counts.administered, float)).sum(axis=0)
-    sessions = float(np.sum(np.asarray(counts.sessions)))
-    if not sessions:
-        return pd.DataFrame()
-    over = (uses / sessions > target) & (binom.sf(uses - 1, sessions, target) <= OVER_TARGET)
-    used = {"section": at + 1, "item": pool.item_ids[over], "uses": uses[over].astype(int)}
-    rates = {"sessions": int(sessions), "rate": uses[over] / sessions, "target": target}
-    return pd.DataFrame(used | rates).sort_values("rate", ascending=False)
 
 
 class Step(NamedTuple):
@@ -430,18 +422,10 @@ def replay(service: Service, attempt: str, section: int) -> Replay:
     for event, then, candidates in retraced(session):
         for item in event["items"]:
             answer = it.progress.answers.get(item)
+            given = (answer.response, answer.code, answer.seconds) if answer else (None, None, None)
+            after = {str(k): float(v) for k, v in estimates.get(item, {}).items()}
             best = candidates.head(CANDIDATES)
             shown = best if item in best.index else pd.concat([best, candidates.loc[[item]]])
-            steps.append(
-                Step(
-                    number=len(steps) + 1,
-                    item=item,
-                    why=in_words(then, candidates, item),
-                    response=None if answer is None else answer.response,
-                    code=None if answer is None else answer.code,
-                    seconds=None if answer is None else answer.seconds,
-                    estimates={str(k): float(v) for k, v in estimates.get(item, {}).items()},
-                    candidates=shown,
-                )
-            )
+            why = in_words(then, candidates, item)
+            steps.append(Step(len(steps) + 1, item, why, *given, after, shown))
     return Replay(section, tuple(steps), session.reason, tuple(session.flags()))

@@ -30,6 +30,12 @@ CHOICE = re.compile(r'data-choice="([^"]*)"')
 
 PART = re.compile(r'data-part="([^"]*)"')
 
+SHOWN = (
+    *("kind", "inline", "language", "direction", "max_choices", "min_choices"),
+    *("expected_length", "expected_lines", "pattern", "numeric"),
+)
+"""Attributes of an item that takers see as they are."""
+
 
 def choice_order(item: Item, seed: int | str, options: bool = False) -> list[str]:
     """Ids of an item's choices, or of its options, in the order in which a person sees them.
@@ -130,24 +136,21 @@ def field_view(
         return CHOICE.sub(lambda match: f'data-choice="{places.get(match[1], "")}"', html)
 
     def listed(choices: tuple[Choice, ...], order: list[str]) -> list[dict[str, Any]]:
-        found = {choice.id: choice for choice in choices}
         inline = item.kind == "hottext"
         return [
             {
-                "id": places[name],
-                "content": "" if inline else shown(found[name].content_html),
-                "most": found[name].most,
-                "area": found[name].area,
+                "id": places[choice.id],
+                "content": "" if inline else shown(choice.content_html),
+                "most": choice.most,
+                "area": choice.area,
             }
-            for name in order
+            for choice in sorted(choices, key=lambda choice: order.index(choice.id))
         ]
 
     inner, picture = _seed_of_part(item, seed), item.picture
     given = response if isinstance(response, dict) else {}
     return {
-        "kind": item.kind,
         "part": part,
-        "inline": item.inline,
         "marked": item.marks_choices,
         "prompt": shown(item.prompt),
         "choices": listed(item.choices, choice_order(item, seed)),
@@ -156,14 +159,7 @@ def field_view(
         "parts": [
             field_view(it, inner, given.get(it.id), media_url, name) for name, it in parts.items()
         ],
-        "language": item.language,
-        "direction": item.direction,
-        "max_choices": item.max_choices,
-        "min_choices": item.min_choices,
-        "expected_length": item.expected_length,
-        "expected_lines": item.expected_lines,
-        "pattern": item.pattern,
-        "numeric": item.numeric,
+        **{name: getattr(item, name) for name in SHOWN},
         "response": _in_names(item, response, places, names, inner),
     }
 
@@ -195,11 +191,8 @@ def _page_text(markdown: str) -> str:
 
 def time_left(attempt: Attempt) -> dict[str, Any]:
     """Whole seconds left of the test, the section and the item (None without a limit)."""
-    remaining = attempt.remaining()
     return {
-        "test": _whole(remaining.test),
-        "section": _whole(remaining.section),
-        "item": _whole(remaining.item),
+        **{scope: _whole(seconds) for scope, seconds in vars(attempt.remaining()).items()},
         "running": attempt.progress.status == "running",
         "warnings": list(attempt.test.definition.time_warnings),
         "abandoned_after": attempt.test.definition.abandoned_after,
@@ -305,11 +298,7 @@ def _media_serializer(service: Service) -> URLSafeTimedSerializer:
 def media_urls(service: Service, attempt: str) -> MediaUrl:
     """A function that makes the address of a media file for one attempt."""
     serializer = _media_serializer(service)
-
-    def url(name: str) -> str:
-        return f"/media/{serializer.dumps([attempt, name])}/{name}"
-
-    return url
+    return lambda name: f"/media/{serializer.dumps([attempt, name])}/{name}"
 
 
 def signed_media(service: Service, signature: str, name: str) -> str:
