@@ -125,11 +125,11 @@ ANY = {
 def test_no_role_does_more_than_it_may(app, http, service):
     """Every operation of staff is refused to accounts whose roles do not hold its permission."""
     from irtcat.service.accounts.accounts import PERMISSIONS, ROLES
-    from irtcat.service.api import attempts, library
-    from irtcat.service.api import staff as others
+    from irtcat.service.api import actions
+    from irtcat.service.api import staff as lists
 
     permissions = {}
-    for route in [route for part in (library, attempts, others) for route in part.router.routes]:
+    for route in [route for part in (lists, actions) for route in part.router.routes]:
         for dependency in getattr(getattr(route, "dependant", None), "dependencies", ()):
             closure = getattr(dependency.call, "__closure__", None) or ()
             names = [c.cell_contents for c in closure if isinstance(c.cell_contents, str)]

@@ -10,9 +10,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from irtcat.service.accounts import accounts, clients
-from irtcat.service.api.schemas import Body, Out, records
+from irtcat.service.accounts.credentials import Acting
+from irtcat.service.api.schemas import Body, Id, Out, StaffRouter, needs, problems, records
 from irtcat.service.attempts import library, people, proctoring
 from irtcat.service.storage.context import Service
+
+router = StaffRouter(prefix="/api/v1")
 
 Text = Annotated[str, Field(max_length=2000)]
 Roles = list[Annotated[str, Field(max_length=50)]]
@@ -234,3 +237,32 @@ ACTIONS = {
     ),
 }
 """All actions with a row, by the word that the address of the page that follows has."""
+
+
+def add_action(action: Action) -> None:
+    """Add the route of an action."""
+
+    def route(at: Acting, body: Body | None = None, **ids: str) -> Any:
+        given = {} if body is None else body.model_dump()
+        made = action.act(at.service, *ids.values(), actor=at.actor, **given)
+        if action.reply is None or isinstance(made, dict):
+            return made
+        values = made if isinstance(made, tuple) else (made,)
+        return dict(zip(action.reply.model_fields, values, strict=True))
+
+    route.__name__ = action.act.__name__
+    route.__doc__ = inspect.cleandoc(str(action.act.__doc__)).split("\n\nRaises:")[0]
+    method, path = action.route.split()
+    taken = {} if action.body is None else {"body": action.body}
+    router.add_api_route(
+        path,
+        endpoint(route, path, ids=Id, at=Annotated[Acting, needs(action.permission)], **taken),
+        methods=[method],
+        response_model=action.reply,
+        status_code=204 if action.reply is None else 201 if method == "POST" else 200,
+        responses=problems(404, 409),
+    )
+
+
+for action in ACTIONS.values():
+    add_action(action)

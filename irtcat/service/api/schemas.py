@@ -211,12 +211,6 @@ def attachment(data: bytes | str, kind: str, name: str) -> Response:
     return Response(data, media_type=kind, headers=headers)
 
 
-TABLE = "text/csv"
-
-ITEMS = ("application/zip", TABLE)
-"""Content types of item sets."""
-
-
 async def raw_body(request: Request) -> bytes:
     """The body of a request; its size is limited for all requests."""
     return await request.body()
