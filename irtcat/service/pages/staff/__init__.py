@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Response
 from irtcat._common.checks import InputError, shorten
 from irtcat.service.api.actions import ACTIONS, Action, endpoint
 from irtcat.service.pages import CheckedForm, form_text
-from irtcat.service.pages.staff import accounts, attempts, items, people, recalibration, tests
+from irtcat.service.pages.staff import accounts, attempts, items, people, tests
 from irtcat.service.pages.staff.base import (
     Requires,
     Visit,
@@ -52,7 +52,7 @@ def add_form(router: APIRouter, name: str, action: Action) -> None:
     router.add_api_route(path, acting, methods=["POST"])
 
 
-PARTS = [part.router for part in (accounts, tests, items, recalibration, people, attempts)]
+PARTS = [part.router for part in (accounts, tests, items, people, attempts)]
 PARTS.append(part_router())
 for name, action in ACTIONS.items():
     if action.page:

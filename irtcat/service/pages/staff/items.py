@@ -1,4 +1,4 @@
-"""Items of a test: content, key, use, drift and observed curves."""
+"""Items of a test: content, key, use, drift and observed curves, and their recalibration."""
 
 from contextlib import suppress
 from typing import Annotated, Any
@@ -10,21 +10,35 @@ from irtcat import plot
 from irtcat._common.checks import InputError
 from irtcat.diagnose import empirical_curves
 from irtcat.service.api.media import POLICY
-from irtcat.service.attempts import library
+from irtcat.service.attempts import library, recalibration
 from irtcat.service.attempts.attempt import Attempt
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.results import ItemRow, item_statistics, responses_of
 from irtcat.service.attempts.view import item_view
 from irtcat.service.base.errors import found
 from irtcat.service.content import KINDS, Key
+from irtcat.service.definition import DefinitionError
+from irtcat.service.pages import CheckedForm
 from irtcat.service.pages.fields import Seen
-from irtcat.service.pages.staff.base import Requires, Shown, Table, Visit, part_router, svg
+from irtcat.service.pages.staff.base import (
+    Requires,
+    Shown,
+    Table,
+    Visit,
+    as_table,
+    back_to,
+    field,
+    part_router,
+    svg,
+    whole_number,
+)
 from irtcat.service.storage.context import Service
 
 router = part_router()
 
 Reader = Annotated[Visit, Depends(Requires("items", "parameters"))]
 Analyst = Annotated[Visit, Depends(Requires("parameters"))]
+Publisher = Annotated[Visit, Depends(Requires("publish"))]
 
 GROUPS = 8
 """Groups of equal size in the plot of an item; fewer where there are few answers."""
@@ -172,3 +186,98 @@ def medium(at: Reader, test: str, name: str) -> Response:
     file = library.media_file(at.service, name)
     headers = {"Content-Security-Policy": POLICY, "Content-Disposition": "inline"}
     return Response(file.data, media_type=file.type, headers=headers)
+
+
+# Recalibration
+
+
+def _choice_page(
+    at: Visit,
+    test: PublishedTest,
+    *,
+    status: int = 200,
+    error: str = "",
+    chosen: list[str] | None = None,
+) -> Response:
+    frame = item_statistics(at.service, test.id)
+    pretest = set(recalibration.pretest_items(test))
+    frame = frame[frame["item"].isin(list(test.categories))]
+    rows = [{**row, "pretest": row["item"] in pretest} for row in frame.to_dict("records")]
+    rows.sort(key=lambda row: (not row["pretest"], not row["drift"]))
+    marked = {row["item"] for row in rows if row["pretest"] or row["drift"]}
+    return at.page(
+        "recalibration.html",
+        status=status,
+        test=test,
+        rows=rows,
+        error=error,
+        chosen=marked if chosen is None else set(chosen),
+        least=recalibration.LEAST_ANSWERS,
+    )
+
+
+@router.get("/tests/{test}/recalibration")
+def recalibration_page(at: Publisher, test: str) -> Response:
+    """The items to choose from; pretest items and drifted ones are marked."""
+    return _choice_page(at, published_test(at.service, test))
+
+
+@router.post("/tests/{test}/recalibration")
+def run_recalibration(at: Publisher, form: CheckedForm, test: str) -> Response:
+    """Calibrate the chosen items, and show old and new parameters."""
+    published = published_test(at.service, test)
+    chosen = [str(name) for name in form.getlist("items")]
+    try:
+        least = whole_number(form, "least", "Fewest answers", 2, 1_000_000)
+        done = recalibration.recalibrate(
+            at.service, test, chosen, actor=at.actor, least_answers=least
+        )
+    except InputError as error:
+        return _choice_page(at, published, status=422, error=str(error), chosen=chosen)
+    columns = "item, kind, n=Answers, parameter, old, new, se=SE, change=Change in SE"
+    pretest = done.items.loc[done.items["kind"] == "pretest", "item"]
+    return _result_page(
+        at,
+        published,
+        bank=done.bank,
+        n=done.n_attempts,
+        table=as_table(done.items, "Parameters", columns, 3),
+        left=done.left,
+        warnings=done.warnings,
+        pretest=list(dict.fromkeys(pretest)),
+    )
+
+
+NOT_RUN: dict[str, Any] = {"n": None, "table": None, "left": {}, "warnings": (), "pretest": []}
+"""What a page without a recalibration shows of it."""
+
+
+def _result_page(at: Visit, test: PublishedTest, *, status: int = 200, **context: Any) -> Response:
+    context = {"error": "", "faults": [], "version": "", **NOT_RUN, **context}
+    return at.page("recalibrated.html", status=status, test=test, **context)
+
+
+@router.post("/tests/{test}/recalibration/publish")
+def publish_recalibrated(at: Publisher, form: CheckedForm, test: str) -> Response:
+    """Publish a new version of the test with the recalibrated bank."""
+    bank, version = field(form, "bank"), field(form, "version")
+    try:
+        name, _ = recalibration.publish_recalibrated(
+            at.service,
+            test,
+            bank,
+            version=version,
+            actor=at.actor,
+            operational=[str(item) for item in form.getlist("operational")],
+            retire=field(form, "retire") == "yes",
+        )
+    except DefinitionError as error:
+        return _result_page(
+            at,
+            published_test(at.service, test),
+            status=422,
+            bank=bank,
+            version=version,
+            faults=[(fault.field, fault.message) for fault in error.faults],
+        )
+    return back_to(f"/staff/tests/{name}", "published")
