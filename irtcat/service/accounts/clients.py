@@ -105,8 +105,7 @@ def access_token(service: Service, client: str, secret: str, scope: str) -> tupl
     if row is None or row.status != "open" or row.secret != digest_of(secret):
         raise UnauthorizedError("The id or the secret of the client is wrong.")
     wanted = scope.split() or list(SCOPES)
-    unknown = [name for name in wanted if name not in SCOPES]
-    if unknown:
+    if not SCOPES.keys() >= set(wanted):
         raise ScopeError(f"The scope must be one of {', '.join(SCOPES)}.")
     scopes = " ".join(dict.fromkeys(wanted))
     return str(_serializer(service).dumps([client, scopes])), scopes

@@ -155,15 +155,11 @@ class Provider:
             ... ).name
             'OpenID Connect'
         """
-        prefix = "IRTCAT_OIDC_"
-        if not environment.get(f"{prefix}ISSUER"):
+        names = ("ISSUER", "CLIENT_ID", "CLIENT_SECRET", "NAME")
+        issuer, client, secret, name = (environment.get(f"IRTCAT_OIDC_{it}", "") for it in names)
+        if not issuer:
             return None
-        return Provider(
-            issuer=environment[f"{prefix}ISSUER"],
-            client_id=environment.get(f"{prefix}CLIENT_ID", ""),
-            client_secret=environment.get(f"{prefix}CLIENT_SECRET", ""),
-            name=environment.get(f"{prefix}NAME") or "OpenID Connect",
-        )
+        return Provider(issuer, client, secret, name or "OpenID Connect")
 
     def settings(self) -> dict[str, Any]:
         """The provider's addresses.

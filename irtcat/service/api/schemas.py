@@ -1,5 +1,6 @@
 """What the interfaces share: strict bodies, ids, errors, who acts, pages of lists, and uploads."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 import pandas as pd
@@ -158,22 +159,19 @@ class Page(Items[RowT]):
     next: str | None = Field(description="`after` of the next page; null at the end.")
 
 
+@dataclass
 class PageCut:
     """Which page of a list is asked for: a dependency of routes."""
 
-    def __init__(
-        self,
-        limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most entries.")] = 50,
-        after: Annotated[
-            str | None,
-            Query(
-                min_length=1,
-                max_length=2000,  # also an id of an item, which may be any text
-                description="`next` of the page before: this one follows it.",
-            ),
-        ] = None,
-    ):
-        self.limit, self.after = limit, after
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED, description="Most entries.")] = 50
+    after: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=2000,  # also an id of an item, which may be any text
+            description="`next` of the page before: this one follows it.",
+        ),
+    ] = None
 
     def page(self, frame: pd.DataFrame, key: str) -> dict[str, Any]:
         """The page of a table.

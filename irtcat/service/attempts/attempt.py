@@ -262,7 +262,7 @@ class Attempt:
             assert code is not None, "publishing refuses adaptive items that people score"
             session = self.session()
             with engine_time("answer"):
-                session.answer(item, code + self.test.first_code, seconds)
+                session.answer(item, code + self.test.bank.first_code, seconds)
         if item in self.progress.answers:  # ratings are of the response that it had
             self.service.delete(tables.ratings, self.id, tables.ratings.c.item == item)
         self.add("answer", item=item, response=response, code=code, seconds=seconds)

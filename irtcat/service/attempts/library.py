@@ -75,11 +75,6 @@ class PublishedTest:
         }
 
     @cached_property
-    def first_code(self) -> int:
-        """The code of the lowest category in the bank; categories here start from 0."""
-        return self.bank.first_code
-
-    @cached_property
     def categories(self) -> dict[str, int]:
         """Number of categories by the id of the item."""
         sizes = np.asarray(item_categories(self.bank.model))

@@ -422,7 +422,9 @@ def replay(service: Service, attempt: str, section: int) -> Replay:
     for event, then, candidates in retraced(session):
         for item in event["items"]:
             answer = it.progress.answers.get(item)
-            given = (answer.response, answer.code, answer.seconds) if answer else (None, None, None)
+            given: tuple[Any, Any, Any] = (None, None, None)
+            if answer is not None:
+                given = (answer.response, answer.code, answer.seconds)
             after = {str(k): float(v) for k, v in estimates.get(item, {}).items()}
             best = candidates.head(CANDIDATES)
             shown = best if item in best.index else pd.concat([best, candidates.loc[[item]]])

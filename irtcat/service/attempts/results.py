@@ -364,16 +364,16 @@ def responses_of(service: Service, test: str) -> Responses:
     for row, attempt in enumerate(attempts):
         for name, answer in attempt.progress.answers.items():
             if name in at and answer.code is not None and answer.response is not None:
-                values[row, at[name]] = answer.code + published.first_code
+                values[row, at[name]] = answer.code + published.bank.first_code
     answered = ~np.isnan(values).all(axis=1)
     if not answered.any():
         raise ConflictError("No finished attempt at this test has a scored response.")
-    n_codes = max(published.categories.values())
+    first, n_codes = published.bank.first_code, max(published.categories.values())
     return Responses.from_array(
         values[answered],
         subject_ids=[attempt.id for attempt, has in zip(attempts, answered, strict=True) if has],
         item_ids=ids,
-        codes=tuple(range(published.first_code, published.first_code + n_codes)),
+        codes=tuple(range(first, first + n_codes)),
     )
 
 

@@ -74,7 +74,7 @@ def warm(service: Service, test: PublishedTest) -> None:
                 if session.is_over:
                     break
                 item = session.asked[0]
-                session.answer(item, test.first_code, seconds=1.0)
+                session.answer(item, test.bank.first_code, seconds=1.0)
                 answers[item] = 0
         elif isinstance(section, Fixed) and section.scored:
             answers |= dict.fromkeys(section.items, 0)
@@ -126,9 +126,6 @@ async def warming(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     done: set[str] = set()
 
-    def look(is_stopped: Callable[[], bool]) -> None:
-        warm_open_tests(service, done)
-
     while True:  # a worker that fails to start would stop all of them
         try:
             await run_in_threadpool(warm_open_tests, service, done)
@@ -136,7 +133,7 @@ async def warming(app: FastAPI) -> AsyncIterator[None]:
         except StoreError as error:
             log.warning("no look for new tests: %s", error)
             await asyncio.sleep(1.0)
-    async with repeating(look, "look for new tests", EVERY):
+    async with repeating(lambda _: warm_open_tests(service, done), "look for new tests", EVERY):
         with _settled():
             yield
 
@@ -223,11 +220,11 @@ class ShadowPool:
         try:
             form = self._submit(values, rules, required, limit)
         except TimeoutError:
-            self._restart()
+            self.close()
             SHADOW.labels("fallback").inc()
             return self._fallback(values, rules, required)
         except (BrokenExecutor, CancelledError):  # it was killed, maybe for another form's time
-            self._restart()
+            self.close()
             SHADOW.labels("local").inc()
             form = best_form(values, rules, required)
         else:
@@ -269,7 +266,7 @@ class ShadowPool:
                     best, most = form, total
         return best
 
-    def _restart(self) -> None:
+    def close(self) -> None:
         """End the processes: one that computes does not stop otherwise."""
         with self._lock:
             pool, self._pool = self._pool, None
@@ -277,10 +274,6 @@ class ShadowPool:
             for process in list((pool._processes or {}).values()):
                 process.kill()
             pool.shutdown(wait=False, cancel_futures=True)
-
-    def close(self) -> None:
-        """End the processes."""
-        self._restart()
 
 
 def _digest(rules: Rules) -> str:

@@ -95,6 +95,10 @@ MOST_SLOTS = 20
 """Most pairs for which a page has fields, where the item does not limit their number."""
 
 
+ROUND = {"circle": ("cx", "cy", "r"), "ellipse": ("cx", "cy", "rx", "ry")}
+"""Attributes in SVG of areas without corners."""
+
+
 def area_shape(area: str, width: int, height: int) -> dict[str, Any]:
     """The element of SVG that draws an area, its attributes, and where its number stands.
 
@@ -104,12 +108,9 @@ def area_shape(area: str, width: int, height: int) -> dict[str, Any]:
     """
     shape, _, text = area.partition(" ")
     numbers = [int(number) for number in text.split(",")] if text else []
-    if shape == "circle":
-        x, y, radius = numbers
-        return _shape("circle", {"cx": x, "cy": y, "r": radius}, (x, y))
-    if shape == "ellipse":
-        x, y, horizontal, vertical = numbers
-        return _shape("ellipse", {"cx": x, "cy": y, "rx": horizontal, "ry": vertical}, (x, y))
+    if shape in ROUND:
+        x, y, *_ = numbers
+        return _shape(shape, dict(zip(ROUND[shape], numbers, strict=True)), (x, y))
     if shape == "poly":
         xs, ys = numbers[::2], numbers[1::2]
         middle = (sum(xs) // len(xs), sum(ys) // len(ys))
@@ -194,11 +195,8 @@ class Seen:
     @staticmethod
     def entered(form: FormData, prefix: str = "") -> "Seen":
         """The response in a form, as `irtcat.service.attempts.taking.answer` takes it."""
-        fields = {
-            name.removeprefix(prefix): value
-            for name, value in form.multi_items()
-            if name.startswith(prefix) and isinstance(value, str) and value
-        }
+        texts = {it: value for it, value in form.multi_items() if value and isinstance(value, str)}
+        fields = _within(texts, prefix)
         kind = fields.get("kind", "")
         if kind == "several" and not prefix:
             return _several(form)
@@ -215,8 +213,7 @@ def _several(form: FormData) -> Seen:
 
 
 def _selected(fields: dict[str, str], form: FormData, prefix: str) -> Seen:
-    values = form.getlist(f"{prefix}response")
-    return Seen([value for value in values if isinstance(value, str)])
+    return Seen([it for it in form.getlist(f"{prefix}response") if isinstance(it, str)])
 
 
 def _within(fields: dict[str, str], prefix: str) -> dict[str, str]:

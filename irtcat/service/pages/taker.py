@@ -162,16 +162,17 @@ def _clocks(view: dict[str, Any], language: str) -> list[dict[str, Any]]:
     time = view["time"]
     # In a break the clock of the test stands still.
     scopes = ("section",) if view["page"] == "break" else ("item", "section", "test")
-    out = []
-    for scope in scopes if time["running"] else ():
-        left = time[scope]
-        if left is None:
-            continue
-        warned = scope != "item" and view["page"] != "break"
-        warnings = {int(at): spoken_time(at, language) for at in time["warnings"] if warned}
-        text = clock_text(left)
-        out.append({"scope": scope, "left": left, "text": text, "warnings": warnings})
-    return out
+    warnings = {int(at): spoken_time(at, language) for at in time["warnings"]}
+    return [
+        {
+            "scope": scope,
+            "left": time[scope],
+            "text": clock_text(time[scope]),
+            "warnings": {} if scope == "item" or view["page"] == "break" else warnings,
+        }
+        for scope in scopes
+        if time["running"] and time[scope] is not None
+    ]
 
 
 def _page(
@@ -189,14 +190,7 @@ def _page(
     """
     language = language_of(request, view["language"])
     address = test_address(_device(request).attempt)
-    context: dict[str, Any] = {"place": None}
-    item = view["item"]
-    if item is not None:
-        places = [row["place"] for row in view["items"] if row["current"]]
-        context["place"] = places[0] if places else None
-        context["seen"] = entered or Seen.of(item)
-    report = view["report"] or {}
-    context["interval"] = interval_text(report, language) if "lower" in report else ""
+    item, report = view["item"], view["report"] or {}
     return render(
         request,
         "taker_test.html",
@@ -206,6 +200,9 @@ def _page(
         address=address,
         view=view,
         item=item,
+        place=next((row["place"] for row in view["items"] if row["current"]), None),
+        seen=entered or (item and Seen.of(item)),
+        interval=interval_text(report, language) if "lower" in report else "",
         section_state=_section_of(view),
         clocks=_clocks(view, language),
         poll=POLL_SECONDS,
@@ -216,7 +213,6 @@ def _page(
         error=error,
         number_text=lambda value: number_text(value, language),
         topic_interval=lambda entry: interval_text(entry, language),
-        **context,
     )
 
 

@@ -13,7 +13,6 @@ from irtcat.service.accounts.credentials import (
     remember_browser,
     service_of,
 )
-from irtcat.service.attempts import library, proctoring
 from irtcat.service.base.errors import UnauthorizedError
 from irtcat.service.outbox.audit import audit_entries
 from irtcat.service.pages import CheckedForm, form_text, local_path
@@ -108,23 +107,27 @@ def own_password(at: Staff, form: CheckedForm) -> Response:
     return back_to(SIGN_IN)
 
 
+FIGURES = (
+    ("attempts under way", "watch", tables.attempts, ("running", "paused"), "board"),
+    ("open tests", "", tables.tests, ("open",), "tests"),
+    ("unused tickets", "tickets", tables.tickets, ("open",), "tickets"),
+    ("finished attempts", "results", tables.attempts, ("finished",), "attempts?status=finished"),
+)
+"""Rows of the start page that are counted: label, permission, table, statuses, and the page."""
+
+
 @router.get("")
 def start_page(at: Staff) -> Response:
     """What there is to do, by role."""
-    figures: list[tuple[str, int, str]] = []
-    if at.account.may("watch"):
-        board = proctoring.board(at.service)
-        figures.append(("attempts under way", len(board), "/staff/board"))
-    frame = library.published_tests(at.service)
-    figures.append(("open tests", int((frame["status"] == "open").sum()), "/staff/tests"))
-    if at.account.may("tickets"):
-        is_open = tables.tickets.c.status == "open"
-        count = at.service.scalar(tables.counted(tables.tickets, is_open))
-        figures.append(("unused tickets", count, "/staff/tickets"))
-    if at.account.may("results"):
-        is_finished = tables.attempts.c.status == "finished"
-        count = at.service.scalar(tables.counted(tables.attempts, is_finished))
-        figures.append(("finished attempts", count, "/staff/attempts?status=finished"))
+    figures = [
+        (
+            label,
+            at.service.scalar(tables.counted(table, table.c.status.in_(statuses))),
+            f"/staff/{page}",
+        )
+        for label, permission, table, statuses, page in FIGURES
+        if not permission or at.account.may(permission)
+    ]
     roles = {name: accounts.ROLES[name] for name in at.account.roles}
     return at.page("start.html", figures=figures, roles=roles)
 

@@ -162,9 +162,6 @@ def attempt_page(at: Reader, attempt: str) -> Response:
     events = proctoring.attempt_events(at.service, attempt)
     person = it.head["person"]
     progress = it.progress
-    result = None
-    if at.account.may("results"):
-        result = results.attempt_result(it)
     return at.page(
         "attempt.html",
         attempt=it,
@@ -177,7 +174,7 @@ def attempt_page(at: Reader, attempt: str) -> Response:
         flags=results.flags_of(it),
         answers=as_table(_answers(it, at.account), "Answers"),
         log=as_table(_log(events), "Log"),
-        result=result,
+        result=results.attempt_result(it) if at.account.may("results") else None,
         waiting=results.waiting_items(it),
         replays=sorted(progress.sessions),
         actions={name: ACTIONS[name] for name in _actions(progress)},
@@ -230,10 +227,11 @@ def _actions(progress: Any) -> list[str]:
 def replay_page(at: Analyst, attempt: str, section: int) -> Response:
     """An adaptive section step by step, with the reason for every item."""
     replay = proctoring.replay(at.service, attempt, section - 1)
-    candidates, columns = [], "item, value, rank, asked, excluded_by"
-    for step in replay.steps:
-        caption = f"Best candidates for item {step.number}"
-        candidates.append(as_table(step.candidates.reset_index(), caption, columns, 3))
+    columns = "item, value, rank, asked, excluded_by"
+    candidates = [
+        as_table(it.candidates.reset_index(), f"Best candidates for item {it.number}", columns, 3)
+        for it in replay.steps
+    ]
     part = attempt_of(at.service, attempt).test.definition.sections[section - 1]
     assert isinstance(part, Adaptive)  # else there is no replay
     return at.page(
