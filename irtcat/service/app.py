@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from irtcat import __version__
 from irtcat._common.checks import InputError
 from irtcat.cat import StoreError
-from irtcat.service.api.schemas import document_errors
 from irtcat.service.assembly import add_routes, imported, include
 from irtcat.service.base.errors import ServiceError, problem
 from irtcat.service.middleware import checked_url, middleware
@@ -85,7 +84,6 @@ def create_app(
     if oidc is not None:
         include(app, ("accounts.oidc",))
     add_routes(app)
-    document_errors(app)
     _add_health(app)
     _add_errors(app)
     return app

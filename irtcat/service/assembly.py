@@ -133,12 +133,14 @@ def add_routes(app: FastAPI) -> None:
     include(app, ROUTERS)
     late = [LateRoutes(app, part) for part in LATE_PARTS.values()]
     app.router.routes.extend(late)
-    document: Callable[[], dict[str, Any]] = app.openapi
+    generate: Callable[[], dict[str, Any]] = app.openapi
 
     def openapi() -> dict[str, Any]:
         for routes in late:
             routes.load()
-        return document()
+        document = generate()
+        imported("api.schemas:document_errors")(document)
+        return document
 
     app.openapi = openapi  # type: ignore[method-assign]
 

@@ -33,6 +33,7 @@ from irtcat.service.accounts.credentials import HEADER
 from irtcat.service.base.errors import TooManyError, problem
 from irtcat.service.base.limits import ADDRESS, DEVICE, TICKET, Buckets, Rate
 from irtcat.service.base.metrics import LIMITED, REQUESTS, SECONDS
+from irtcat.service.outbox.addresses import http_parts
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of
 
@@ -311,14 +312,10 @@ def checked_url(url: str) -> str:
         >>> checked_url("https://tests.example.org/")
         'https://tests.example.org'
     """
-    expected = "an address such as https://tests.example.org, without a path"
-    try:
-        parts = urlsplit(url)
-        is_url = bool(parts.scheme in ("http", "https") and parts.hostname) and parts.port != 0
-    except ValueError:  # such as http://[ or a port that is no number
-        raise argument_error("url", expected, url) from None
-    more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
-    if not is_url or more or not parts.netloc.isascii() or not parts.netloc.isprintable():
+    parts = http_parts(url)
+    more = parts and (parts.path.strip("/") or parts.query or parts.fragment)
+    if parts is None or more or not parts.netloc.isascii() or not parts.netloc.isprintable():
+        expected = "an address such as https://tests.example.org, without a path"
         raise argument_error("url", expected, url)
     return f"{parts.scheme}://{parts.netloc}"
 

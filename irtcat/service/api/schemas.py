@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 import pandas as pd
-from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 
@@ -95,21 +95,13 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def document_errors(app: FastAPI) -> None:
-    """Add the schema of errors to the OpenAPI document of an application."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = generate()
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        if "Problem" not in schemas:
-            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas |= {**schema.pop("$defs", {}), "Problem": schema}
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def document_errors(document: dict[str, Any]) -> None:
+    """Add the schema of errors to an OpenAPI document."""
+    schemas = document["components"]["schemas"]
+    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= {**schema.pop("$defs"), "Problem": schema}
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

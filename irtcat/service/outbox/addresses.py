@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from irtcat._common.checks import argument_error
 
@@ -23,6 +23,16 @@ class AddressError(Exception):
 
 class NoAddressError(AddressError):
     """A host that has no address now."""
+
+
+def http_parts(url: str) -> SplitResult | None:
+    """The parts of an address with http or https, a host, and no password; None of another."""
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # such as http://[ or a port that is no number
+        return None
+    return parts if is_http and "@" not in parts.netloc else None
 
 
 def checked_address(host: str, port: int, private: bool) -> str:

@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field
 from irtcat._common.checks import argument_error
 from irtcat.service.base.errors import found, some_of
 from irtcat.service.base.metrics import DELIVERIES as OUTCOMES
-from irtcat.service.outbox.addresses import AddressError, check_public, checked_address
+from irtcat.service.outbox.addresses import AddressError, check_public, checked_address, http_parts
 from irtcat.service.outbox.sending import DELIVERIES
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import AttemptChanged, Service, TestPublished, new_id
@@ -58,14 +58,8 @@ class Webhook(BaseModel):
 
 
 def _check_url(url: str, private: bool) -> None:
-    try:
-        parts = urlsplit(url) if isinstance(url, str) and len(url) <= LONGEST_URL else None
-        if parts is not None and parts.port == 0:
-            parts = None
-    except ValueError:  # such as http://[ or a port that is no number
-        parts = None
-    is_url = parts is not None and parts.scheme in ("http", "https") and parts.hostname
-    if not is_url or not url.isprintable() or "@" in parts.netloc:  # type: ignore[union-attr]
+    is_text = isinstance(url, str) and len(url) <= LONGEST_URL and url.isprintable()
+    if not is_text or http_parts(url) is None:
         raise argument_error("url", "an address with https and without a password", url)
     if not private:  # judged again before each message
         check_public("url", url, "irtcat serve --private-webhooks")

@@ -50,12 +50,12 @@ class _UndoneError(Exception):
     """Ends a transaction that is rolled back."""
 
 
-CONNECTIONS = 16
-"""Connections of one process: a request holds one for some milliseconds, so that more only wait in
-the database instead of here."""
-
 WAIT = 30.0
 """Seconds that a request waits for a connection, a lock or a statement before it fails."""
+
+POOL: dict[str, Any] = {"pool_size": 16, "max_overflow": 0, "pool_timeout": WAIT}
+"""Connections of one process: a request holds one for some milliseconds, so that more only wait in
+the database instead of here."""
 
 IDLE = 1.0
 """Seconds after which a connection of PostgreSQL is tried before it is used again."""
@@ -256,9 +256,7 @@ def _sqlite_engine(path: str | os.PathLike[str], create: bool) -> EngineDatabase
     engine = sa.create_engine(
         URL.create("sqlite", database=str(target)),
         poolclass=QueuePool,
-        pool_size=CONNECTIONS,
-        max_overflow=0,
-        pool_timeout=WAIT,
+        **POOL,
         connect_args={"timeout": WAIT, "check_same_thread": False},
     )
 
@@ -281,11 +279,7 @@ def _postgresql_engine(url: URL) -> EngineDatabase:
     modes = f"-c synchronous_commit=on -c lock_timeout={wait} -c statement_timeout={wait}"
     try:
         engine = sa.create_engine(
-            url,
-            pool_size=CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=WAIT,
-            connect_args={"options": modes, "connect_timeout": 10},
+            url, **POOL, connect_args={"options": modes, "connect_timeout": 10}
         )
     except NoSuchModuleError:  # pragma: no cover - the extra installs it
         raise StoreError('PostgreSQL needs pip install "irtcat[service]".') from None
