@@ -8,7 +8,6 @@ code, nor the libraries that only they need.
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -78,35 +77,28 @@ ROUTERS = (
 """Modules with a ``router`` each."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part whose routes are imported at the first request for one of them."""
-
-    paths: re.Pattern[str]
-    routers: tuple[str, ...]
-
-
-LATE_PARTS = {
-    "LTI": Part(re.compile(r"/lti/"), ("lti.routes",)),
-    "TAO": Part(re.compile(r"/(ims|oauth)/"), ("api.cat",)),
-    "webhooks": Part(re.compile(r"/api/v1/webhooks"), ("api.webhooks",)),
-    "ratings": Part(
-        re.compile(r"/api/v1/(ratings|(attempts|tests)/[^/]+/ratings)|/staff/scoring"),
-        ("api.ratings", "pages.staff.scoring"),
+LATE_ROUTERS = {
+    r"/lti/": ("lti.routes",),
+    r"/(ims|oauth)/": ("api.cat",),
+    r"/api/v1/webhooks": ("api.webhooks",),
+    r"/api/v1/(ratings|(attempts|tests)/[^/]+/ratings)|/staff/scoring": (
+        "api.ratings",
+        "pages.staff.scoring",
     ),
 }
-"""The parts that few use."""
+"""The parts that few use, by their paths; imported at the first request for one of them."""
 
 
 class LateRoutes(BaseRoute):
     """Stands for the routes of a part until one of them is asked for."""
 
-    def __init__(self, app: FastAPI, part: Part):
-        self.app, self.part, self.is_loaded = app, part, False
+    def __init__(self, app: FastAPI, paths: str, routers: tuple[str, ...]):
+        self.app, self.routers, self.is_loaded = app, routers, False
+        self.paths = re.compile(paths)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """A full match for a path of the part, before its routes are there."""
-        is_match = scope["type"] == "http" and self.part.paths.match(scope["path"])
+        is_match = scope["type"] == "http" and self.paths.match(scope["path"])
         return (Match.FULL if is_match and not self.is_loaded else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +110,7 @@ class LateRoutes(BaseRoute):
         """Import the routes, once."""
         if not self.is_loaded:
             self.is_loaded = True
-            include(self.app, self.part.routers)
+            include(self.app, self.routers)
 
 
 def include(app: FastAPI, routers: tuple[str, ...]) -> None:
@@ -129,9 +121,9 @@ def include(app: FastAPI, routers: tuple[str, ...]) -> None:
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add all routes; the OpenAPI document has those of `LATE_PARTS`, too."""
+    """Add all routes; the OpenAPI document has those of `LATE_ROUTERS`, too."""
     include(app, ROUTERS)
-    late = [LateRoutes(app, part) for part in LATE_PARTS.values()]
+    late = [LateRoutes(app, *row) for row in LATE_ROUTERS.items()]
     app.router.routes.extend(late)
     generate: Callable[[], dict[str, Any]] = app.openapi
 

@@ -281,12 +281,9 @@ def _load(service: Service, name: str) -> PublishedTest:
 
 
 def _exposure_from_json(document: dict[str, Any]) -> ExposureParameters:
-    fields = {
-        "item_ids": np.array(document["item_ids"], dtype=object),
-        "limit": np.array(document["limit"], float),
-        "config": Config.from_json(document["config"]),
-    }
-    return ExposureParameters(**{**document, **fields})
+    ids, limit = np.array(document["item_ids"], dtype=object), np.array(document["limit"], float)
+    config = Config.from_json(document["config"])
+    return ExposureParameters(**{**document, "item_ids": ids, "limit": limit, "config": config})
 
 
 def retire(service: Service, name: str, *, actor: str) -> None:

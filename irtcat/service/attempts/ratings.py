@@ -166,22 +166,16 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
         .order_by(tables.ratings.c.rated)
     )
     keys = published_test(service, test).items.keys
-    pairs: dict[str, dict[str, list[int]]] = {}
-    adjudicated = Counter[str]()
-    for row in service.rows(statement):
-        if row.kind == ADJUDICATION:
-            adjudicated[row.item] += 1
-        else:
-            pairs.setdefault(row.item, {}).setdefault(row.attempt, []).append(row.score)
+    frame = service.frame(statement)
+    adjudicated = Counter(frame.loc[frame["kind"] == ADJUDICATION, "item"])
+    scores = frame[frame["kind"] == RATING].groupby(["item", "attempt"])["score"].agg(list)
     rows = []
-    for item in sorted(pairs):
-        both = [scores for scores in pairs[item].values() if len(scores) == 2]
-        if both:
-            first, second = zip(*both, strict=True)
-            agreement = sum(a == b for a, b in both) / len(both)
-            kappas = [_kappa(first, second, distance) for distance in ("nominal", "quadratic")]
-            mean = keys[item].unit * sum(first + second) / (2 * len(both))
-            rows.append((item, len(both), agreement, *kappas, mean, adjudicated[item]))
+    for item, both in scores[scores.map(len) == 2].groupby(level="item"):
+        first, second = zip(*both, strict=True)
+        agreement = sum(a == b for a, b in both) / len(both)
+        kappas = [_kappa(first, second, distance) for distance in ("nominal", "quadratic")]
+        mean = keys[item].unit * sum(first + second) / (2 * len(both))
+        rows.append((item, len(both), agreement, *kappas, mean, adjudicated[item]))
     columns = ["item", "pairs", "agreement", "kappa", "weighted_kappa", "mean", "adjudicated"]
     return pd.DataFrame(rows, columns=columns)
 

@@ -46,9 +46,7 @@ def audit_entries(service: Service, n: int | None = None, verified: bool = False
         .order_by(tables.audit_events.c.number.desc())
         .limit(n)
     )
-    entries = []
-    for row in service.rows(statement):
-        entry = json.loads(row.event)
-        fields = {name: entry.pop(name) for name in ("at", "actor", "action")}
-        entries.append({"number": row.number, **fields, "details": entry})
-    return pd.DataFrame(entries, columns=["number", "at", "actor", "action", "details"])
+    frame = service.frame(statement)
+    details = [json.loads(text) for text in frame.pop("event")]
+    about = {name: [entry.pop(name) for entry in details] for name in ("at", "actor", "action")}
+    return frame.assign(**about, details=details)

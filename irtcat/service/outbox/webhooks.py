@@ -77,7 +77,9 @@ def add_webhook(
     """
     _check_url(url, private)
     events = some_of("events", events, EVENTS)
-    added = Webhook(id=new_id("w"), secret=f"whsec_{_new_key()}")
+    # Not in the form for URLs, of which receivers' libraries read another key.
+    key = base64.b64encode(secrets.token_bytes(24)).decode()
+    added = Webhook(id=new_id("w"), secret=f"whsec_{key}")
     row = {**added.model_dump(), "url": url, "events": json.dumps(events), "status": "open"}
     with service.database.writing():
         service.insert(tables.webhooks, **row, created=service.now())
@@ -188,20 +190,11 @@ log = logging.getLogger("irtcat.service")
 
 def signature(secret: str, message: str, timestamp: int, body: str) -> str:
     """The signature of a message, as Standard Webhooks defines it."""
-    key = _key(secret)
+    # Earlier secrets had the form of base64 for URLs.
+    text = secret.removeprefix("whsec_").replace("-", "+").replace("_", "/")
+    key = base64.b64decode(text + "=" * (-len(text) % 4))
     data = f"{message}.{timestamp}.{body}".encode()
     return "v1," + base64.b64encode(hmac.new(key, data, hashlib.sha256).digest()).decode()
-
-
-def _new_key() -> str:
-    """A random key in base64: in its form for URLs, receivers' libraries read another key."""
-    return base64.b64encode(secrets.token_bytes(24)).decode()
-
-
-def _key(secret: str) -> bytes:
-    """The key of a secret: base64 after the prefix; earlier secrets had its form for URLs."""
-    text = secret.removeprefix("whsec_").replace("-", "+").replace("_", "/")
-    return base64.b64decode(text + "=" * (-len(text) % 4))
 
 
 def _post(client: httpx.Client, url: str, body: str, headers: dict[str, str], private: bool) -> int:

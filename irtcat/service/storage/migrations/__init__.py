@@ -24,8 +24,10 @@ def upgrade(database: EngineDatabase) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent))
     script = ScriptDirectory.from_config(config)
+    options = {"version_table": VERSION_TABLE}
     with database.reading():
-        current = _version(database)
+        context = MigrationContext.configure(database.connection, opts=options)
+        current = context.get_current_revision()
     if current == script.get_current_head():
         return
     known = {revision.revision for revision in script.walk_revisions()}
@@ -35,8 +37,3 @@ def upgrade(database: EngineDatabase) -> None:
     with database.writing(alone=True):
         config.attributes["connection"] = database.connection
         command.upgrade(config, "head")
-
-
-def _version(database: EngineDatabase) -> str | None:
-    options = {"version_table": VERSION_TABLE}
-    return MigrationContext.configure(database.connection, opts=options).get_current_revision()
