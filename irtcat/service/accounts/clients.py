@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 import sqlalchemy as sa
-from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from irtcat._common.checks import check_id
 from irtcat.service.base.errors import ForbiddenError, UnauthorizedError, found
@@ -54,10 +53,6 @@ class Client:
         """
         if f"{PREFIX}{scope}" not in self.scopes:
             raise ForbiddenError(f"The token must have the scope {PREFIX}{scope}.")
-
-
-def _serializer(service: Service) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(service.secret, salt="access token")
 
 
 def add_client(service: Service, name: str, *, actor: str) -> tuple[str, str]:
@@ -108,7 +103,7 @@ def access_token(service: Service, client: str, secret: str, scope: str) -> tupl
     if not SCOPES.keys() >= set(wanted):
         raise ScopeError(f"The scope must be one of {', '.join(SCOPES)}.")
     scopes = " ".join(dict.fromkeys(wanted))
-    return str(_serializer(service).dumps([client, scopes])), scopes
+    return service.sealed("access token", [client, scopes], timed=True), scopes
 
 
 def client_of_token(service: Service, token: str) -> Client:
@@ -117,10 +112,7 @@ def client_of_token(service: Service, token: str) -> Client:
     Raises:
         UnauthorizedError: for a token that is forged or too old, or of a closed client.
     """
-    try:
-        client, scopes = _serializer(service).loads(token, max_age=LASTS)
-    except (BadSignature, ValueError, TypeError):
-        raise UnauthorizedError("The access token is not valid, or too old.") from None
+    client, scopes = service.unsealed("access token", token, LASTS) or ("", "")
     row = service.get(tables.clients, client)
     if row is None or row.status != "open":
         raise UnauthorizedError("The access token is not valid, or too old.")

@@ -14,7 +14,6 @@ import hmac
 from typing import Literal
 
 from fastapi import Request, Response
-from itsdangerous import BadSignature, URLSafeSerializer
 
 from irtcat.service.accounts.accounts import BROWSER, LASTS, PROGRAM, Account, account_of_token
 from irtcat.service.base.errors import ForbiddenError, UnauthorizedError
@@ -74,13 +73,9 @@ SAME_SITE = ("same-origin", "none")
 """Values of ``Sec-Fetch-Site`` of our own pages, and of an address that a person typed."""
 
 
-def _serializer(service: Service) -> URLSafeSerializer:
-    return URLSafeSerializer(service.secret, salt="csrf")
-
-
 def csrf_token(service: Service, secret: str) -> str:
     """The token of a cookie's secret."""
-    return str(_serializer(service).dumps(digest_of(secret)))
+    return service.sealed("csrf", digest_of(secret))
 
 
 def check_csrf(service: Service, secret: str, token: str | None) -> None:
@@ -89,10 +84,7 @@ def check_csrf(service: Service, secret: str, token: str | None) -> None:
     Raises:
         ForbiddenError: for a missing token, or one of another device.
     """
-    try:
-        signed = str(_serializer(service).loads(token or ""))
-    except BadSignature:
-        signed = ""
+    signed = str(service.unsealed("csrf", token or ""))
     if not hmac.compare_digest(signed.encode(), digest_of(secret).encode()):
         raise ForbiddenError(
             f"The header {HEADER} must hold the token of this device. Load the page again."

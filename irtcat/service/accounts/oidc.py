@@ -20,7 +20,6 @@ from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from itsdangerous import BadSignature, URLSafeTimedSerializer
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
@@ -212,10 +211,6 @@ def subject_of(issuer: str, subject: str) -> str:
     return f"{issuer} {subject}"
 
 
-def _serializer(service: Service) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(service.secret, salt="oidc")
-
-
 def start_sign_in(service: Service, provider: Provider, redirect: str) -> tuple[str, str]:
     """Begin to sign in.
 
@@ -240,7 +235,7 @@ def start_sign_in(service: Service, provider: Provider, redirect: str) -> tuple[
         code_challenge=create_s256_code_challenge(kept["verifier"]),
         code_challenge_method="S256",
     )
-    return address, str(_serializer(service).dumps(kept))
+    return address, service.sealed(KIND, kept, timed=True)
 
 
 def finish_sign_in(
@@ -252,10 +247,9 @@ def finish_sign_in(
         UnauthorizedError: if anything is not as it was sent, the token is not the provider's, or no
             open account has this identity.
     """
-    try:
-        kept = _serializer(service).loads(cookie, max_age=LASTS)
-    except BadSignature:
-        raise UnauthorizedError("Signing in took too long. Try again.") from None
+    kept = service.unsealed(KIND, cookie, LASTS)
+    if kept is None:
+        raise UnauthorizedError("Signing in took too long. Try again.")
     if not state or state != kept["state"]:
         raise UnauthorizedError("This sign-in did not begin here. Try again.")
     settings = provider.settings()

@@ -17,7 +17,7 @@ from urllib.parse import unquote_plus
 
 from fastapi import APIRouter, Depends, Form, Path, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from irtcat.service.accounts.clients import LASTS, Client, ScopeError, access_token, client_of_token
 from irtcat.service.accounts.credentials import service_of, token_of
@@ -155,16 +155,11 @@ def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": StatusInfo} for code in sorted({*codes, 400, 413, 422, 429, 503})}
 
 
-class Lenient(BaseModel):
-    """A body of a request; fields that are not known are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
+# Unknown fields of requests are ignored: clients send more of what the standard has.
 Packed = Annotated[str, Field(max_length=MOST_TEXT, description="Base64.")]
 
 
-class SectionData(Lenient):
+class SectionData(BaseModel):
     qtiMetadata: dict[str, Any] | list[Any] | Packed | None = None
     qtiUsagedata: Packed | None = None
     sectionConfiguration: Packed = Field(description=f"{adaptive_sections.MUST}.")
@@ -189,12 +184,12 @@ class SectionFound(Out):
     section: SectionSent
 
 
-class PriorDatum(Lenient):
+class PriorDatum(BaseModel):
     key: str = Field(max_length=2000)
     value: str | float | None = None
 
 
-class SessionData(Lenient):
+class SessionData(BaseModel):
     personalNeedsAndPreferences: Any = None
     demographics: Any = None
     priorData: list[PriorDatum] | None = Field(None, max_length=1000)
@@ -244,7 +239,7 @@ class SessionMade(Out):
     sessionState: str
 
 
-class ResultsData(Lenient):
+class ResultsData(BaseModel):
     assessmentResult: dict[str, Any] = Field(
         description="Its `itemResult` has the SCORE of each item as an outcome variable.",
         examples=[

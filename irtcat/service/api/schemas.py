@@ -42,8 +42,6 @@ def _holds_nul(value: Any) -> bool:
 class Out(BaseModel):
     """A body of a response: only its declared fields leave the service."""
 
-    model_config = ConfigDict(extra="ignore")
-
 
 GivenResponse = str | list[str] | dict[str, str | list[str]] | None
 """A response; by the ids of parts for an item with several answer fields."""

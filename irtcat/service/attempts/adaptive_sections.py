@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from itsdangerous import BadSignature, URLSafeSerializer
 
 from irtcat._common.checks import is_number, shorten
 from irtcat.bank import ItemBank
@@ -34,6 +33,9 @@ MUST = 'Base64 of {"test": ID}, {"test": ID, "section": N} or {"bank": HASH, "co
 
 MOST_PRIOR = 10.0
 """Largest initial ability that a client may state, in SDs of the bank's population."""
+
+STATE = "cat session state"
+"""Purpose of the seals of states."""
 
 PRIOR = "initialEstimatedAbility"
 """Key of the initial ability in the data about a person; TAO's client sends it with 0.0."""
@@ -174,17 +176,13 @@ def delete_section(service: Service, client: str, name: str) -> None:
         service.acted(f"client:{client}", "section deleted", section=name)
 
 
-def _serializer(service: Service) -> URLSafeSerializer:
-    return URLSafeSerializer(service.secret, salt="cat session state")
-
-
 def _turn(service: Service, session: Session) -> Turn:
     n_items = sum(event["kind"] == "answer" for event in session.events)
     estimate = session.estimate() if n_items else {"theta": [], "se": []}
     return Turn(
         session=session.id,
         items=[] if session.is_over else list(session.asked),
-        state=str(_serializer(service).dumps([session.id, len(session.events)])),
+        state=service.sealed(STATE, [session.id, len(session.events)]),
         theta=tuple(np.ravel(estimate["theta"]).tolist()),
         se=tuple(np.ravel(estimate["se"]).tolist()),
         n_items=n_items,
@@ -290,10 +288,10 @@ def submit(
 
 def _events_of(service: Service, session: str, state: str) -> int:
     """The number of events that a state is sealed for."""
-    try:
-        name, at = _serializer(service).loads(state)
-    except (BadSignature, ValueError, TypeError):
-        raise ServiceError("The `sessionState` must be the one of the response before.") from None
+    known = service.unsealed(STATE, state)
+    if known is None:
+        raise ServiceError("The `sessionState` must be the one of the response before.")
+    name, at = known
     if name != session:
         raise ServiceError("The `sessionState` is of another session.")
     return int(at)

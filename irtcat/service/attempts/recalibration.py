@@ -174,18 +174,16 @@ def _comparison(
 ) -> pd.DataFrame:
     names = calibrated.item_ids.tolist()
     old, new = bank.subset(names).to_frame(), calibrated.to_frame()
-    errors = [name for name in new.columns if name.startswith("se_")]
+    parameters = [name for name in new if name in old and f"se_{name}" in new]
     rows: list[tuple[Any, ...]] = []
     for name in names:
         kind = "pretest" if name in pretest else "chosen"
-        for error in errors:
-            parameter = error.removeprefix("se_")
-            if parameter not in old or not np.isfinite(new.loc[name, error]):
-                continue
+        for parameter in parameters:
             before, after = float(old.loc[name, parameter]), float(new.loc[name, parameter])
-            se = float(new.loc[name, error])
+            se = float(new.loc[name, f"se_{parameter}"])
             change = (after - before) / se if se > 0 else np.nan
-            rows.append((name, kind, counts[name], parameter, before, after, se, change))
+            if np.isfinite(se):
+                rows.append((name, kind, counts[name], parameter, before, after, se, change))
     columns = ["item", "kind", "n", "parameter", "old", "new", "se", "change"]
     return pd.DataFrame(rows, columns=columns)
 

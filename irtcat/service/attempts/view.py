@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from itsdangerous import BadSignature, URLSafeTimedSerializer
-
 from irtcat.service.attempts.attempt import Attempt
 from irtcat.service.base.errors import found
 from irtcat.service.content import Choice, Item, markdown_html
@@ -291,14 +289,9 @@ MEDIA_LASTS = 6 * 3600
 """Seconds that an address is valid: longer than an item is shown."""
 
 
-def _media_serializer(service: Service) -> URLSafeTimedSerializer:
-    return URLSafeTimedSerializer(service.secret, salt="media")
-
-
 def media_urls(service: Service, attempt: str) -> MediaUrl:
     """A function that makes the address of a media file for one attempt."""
-    serializer = _media_serializer(service)
-    return lambda name: f"/media/{serializer.dumps([attempt, name])}/{name}"
+    return lambda name: f"/media/{service.sealed('media', [attempt, name], timed=True)}/{name}"
 
 
 def signed_media(service: Service, signature: str, name: str) -> str:
@@ -307,8 +300,5 @@ def signed_media(service: Service, signature: str, name: str) -> str:
     Raises:
         NotFoundError: for an address that is not signed for this name, or that is too old.
     """
-    try:
-        _, signed = _media_serializer(service).loads(signature, max_age=MEDIA_LASTS)
-    except (BadSignature, ValueError, TypeError):
-        signed = ""
+    _, signed = service.unsealed("media", signature, MEDIA_LASTS) or ("", "")
     return str(found(signed == name and signed, "file"))

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 import sqlalchemy as sa
+from itsdangerous import BadSignature, URLSafeSerializer, URLSafeTimedSerializer
 
 from irtcat._common.clock import Clock, system_clock, utc_text
 from irtcat.cat import Store
@@ -298,6 +299,20 @@ class Service:
         """A signature of a text by the service's secret, for one purpose."""
         data = json.dumps([purpose, text]).encode()
         return hmac.new(self.secret.encode(), data, hashlib.sha256).hexdigest()
+
+    def sealed(self, purpose: str, value: Any, *, timed: bool = False) -> str:
+        """A value as a text that only this service can write; with its time if ``timed``."""
+        kind = URLSafeTimedSerializer if timed else URLSafeSerializer
+        return str(kind(self.secret, salt=purpose).dumps(value))
+
+    def unsealed(self, purpose: str, text: str, seconds: int | None = None) -> Any:
+        """The value of a sealed text, or of a timed one from the last ``seconds``; else None."""
+        try:
+            if seconds is None:
+                return URLSafeSerializer(self.secret, salt=purpose).loads(text)
+            return URLSafeTimedSerializer(self.secret, salt=purpose).loads(text, max_age=seconds)
+        except (BadSignature, ValueError, TypeError):
+            return None
 
     def close(self) -> None:
         """Close the database."""
