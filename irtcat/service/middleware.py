@@ -259,12 +259,10 @@ class Embedding(HttpMiddleware):
             await self.app(scope, receive, send)
             return
         origins = await self._known_origins()
-        embedded = Headers(scope=scope).get("sec-fetch-dest", "") in FRAMES
-
-        def permit(message: Message) -> None:
-            _permit(MutableHeaders(scope=message), origins, embedded)
-
-        await self.app(scope, receive, at_start(send, permit) if origins else send)
+        if origins:
+            embedded = Headers(scope=scope).get("sec-fetch-dest", "") in FRAMES
+            send = at_start(send, partial(_permit, origins=origins, embedded=embedded))
+        await self.app(scope, receive, send)
 
     async def _known_origins(self) -> list[str]:
         now = self._seconds()
@@ -284,8 +282,9 @@ def embedding_origins(service: Service) -> list[str]:
     return sorted({row.origin for row in service.rows(statement)})
 
 
-def _permit(headers: MutableHeaders, origins: list[str], embedded: bool) -> None:
+def _permit(message: Message, origins: list[str], embedded: bool) -> None:
     """Let a response be embedded; if it is, let its cookies exist there."""
+    headers = MutableHeaders(scope=message)
     policy = headers.get("content-security-policy", "")
     headers["content-security-policy"] = policy.replace(
         "frame-ancestors 'none'", f"frame-ancestors {' '.join(origins)}"

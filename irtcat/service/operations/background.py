@@ -24,7 +24,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from threading import Lock
 from typing import Any
 
@@ -172,8 +172,7 @@ def end_due(
     return failed
 
 
-@asynccontextmanager
-async def sweeping(app: FastAPI) -> AsyncIterator[None]:
+def sweeping(app: FastAPI) -> AbstractAsyncContextManager[None]:
     """End attempts that are due while the application runs; every process takes part."""
     service: Service = app.state.service
     failed: dict[str, float] = {}
@@ -184,8 +183,7 @@ async def sweeping(app: FastAPI) -> AsyncIterator[None]:
         for name in end_due(service, without=recent, is_stopped=is_stopped):
             failed[name] = now
 
-    async with repeating(sweep, "attempts ended"):
-        yield
+    return repeating(sweep, "attempts ended")
 
 
 TIME_LIMIT = 1.0

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import httpx
 import uvicorn
@@ -113,16 +114,11 @@ def sending(outbox: Outbox, name: str, what: str) -> Beside:
     ``name`` is a function of the application; it is imported when a message is due.
     """
 
-    @asynccontextmanager
-    async def run(app: FastAPI) -> AsyncIterator[None]:
-        def send(is_stopped: Callable[[], bool]) -> None:
-            if outbox.any_due(app.state.service):
-                imported(name)(app, is_stopped)
+    def send(app: FastAPI, is_stopped: Callable[[], bool]) -> None:
+        if outbox.any_due(app.state.service):
+            imported(name)(app, is_stopped)
 
-        async with repeating(send, what):
-            yield
-
-    return run
+    return lambda app: repeating(partial(send, app), what)
 
 
 def _opened(settings: Settings) -> Service:

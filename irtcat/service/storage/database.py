@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,10 @@ class EngineDatabase:
         """Execute a statement of SQLAlchemy on the connection of this thread."""
         return self.connection.execute(statement, parameters)
 
-    @contextmanager
-    def reading(self, at_once: bool = False) -> Iterator[None]:
+    def reading(self, at_once: bool = False) -> AbstractContextManager[None]:
         """A context for reading (see `irtcat.cat.live.database.Database`)."""
         # Under READ COMMITTED a transaction that reads adds nothing but two ways to the server.
-        with self._connected("REPEATABLE READ" if at_once else "AUTOCOMMIT"):
-            yield
+        return self._connected("REPEATABLE READ" if at_once else "AUTOCOMMIT")
 
     @contextmanager
     def writing(self, alone: bool = False) -> Iterator[None]:
