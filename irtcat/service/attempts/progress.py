@@ -58,10 +58,7 @@ class Remaining:
 
         With a ``grace`` it passed at least so many seconds ago.
         """
-        for scope in ("test", "section", "item"):
-            if getattr(self, scope) <= -grace:
-                return scope
-        return ""
+        return next((scope for scope, left in vars(self).items() if left <= -grace), "")
 
 
 @dataclass

@@ -174,7 +174,7 @@ def rating_statistics(service: Service, test: str) -> pd.DataFrame:
         first, second = zip(*both, strict=True)
         agreement = sum(a == b for a, b in both) / len(both)
         kappas = [_kappa(first, second, distance) for distance in ("nominal", "quadratic")]
-        mean = keys[item].unit * sum(first + second) / (2 * len(both))
+        mean = keys[str(item)].unit * sum(first + second) / (2 * len(both))
         rows.append((item, len(both), agreement, *kappas, mean, adjudicated[item]))
     columns = ["item", "pairs", "agreement", "kappa", "weighted_kappa", "mean", "adjudicated"]
     return pd.DataFrame(rows, columns=columns)

@@ -174,7 +174,7 @@ def _comparison(
 ) -> pd.DataFrame:
     names = calibrated.item_ids.tolist()
     old, new = bank.subset(names).to_frame(), calibrated.to_frame()
-    parameters = [name for name in new if name in old and f"se_{name}" in new]
+    parameters = [name for name in new.columns if name in old and f"se_{name}" in new]
     rows: list[tuple[Any, ...]] = []
     for name in names:
         kind = "pretest" if name in pretest else "chosen"

@@ -212,15 +212,20 @@ class ShadowPool:
 
     def __call__(self, values: FloatArray, rules: Rules, required: BoolArray) -> IntArray | None:
         """The best form, or an earlier one if that takes too long; None if no form exists."""
-        with self._lock:
-            is_known = _digest(rules) in self._known
-        limit = self.time_limit if is_known else FIRST_LIMIT
+        digest = _digest(rules)
         try:
-            form = self._submit(values, rules, required, limit)
+            with self._lock:
+                limit = self.time_limit if digest in self._known else FIRST_LIMIT
+                if self._pool is None:
+                    # "spawn": a fork of a process with the threads of JAX may stand still.
+                    context = multiprocessing.get_context("spawn")
+                    self._pool = ProcessPoolExecutor(self._processes, context)
+                future = self._pool.submit(best_form, values, rules, required)
+            form = future.result(limit)
         except TimeoutError:
             self.close()
             SHADOW.labels("fallback").inc()
-            return self._fallback(values, rules, required)
+            return self._fallback(digest, values, required)
         except (BrokenExecutor, CancelledError):  # it was killed, maybe for another form's time
             self.close()
             SHADOW.labels("local").inc()
@@ -228,41 +233,21 @@ class ShadowPool:
         else:
             SHADOW.labels("solved").inc()
         if form is not None:
-            self._store(rules, form)
+            stored = np.sort(form)
+            with self._lock:
+                self._known.add(digest)
+                self._stored[digest, stored.tobytes()] = stored
+                while len(self._stored) > STORED:
+                    self._stored.popitem(last=False)
         return form
 
-    def _submit(
-        self, values: FloatArray, rules: Rules, required: BoolArray, limit: float
-    ) -> IntArray | None:
-        with self._lock:
-            if self._pool is None:
-                # "spawn": a fork of a process with the threads of JAX may stand still.
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self._processes, context)
-            future = self._pool.submit(best_form, values, rules, required)
-        return future.result(limit)
-
-    def _store(self, rules: Rules, form: IntArray) -> None:
-        digest, form = _digest(rules), np.sort(form)
-        with self._lock:
-            self._known.add(digest)
-            self._stored[digest, form.tobytes()] = form
-            while len(self._stored) > STORED:
-                self._stored.popitem(last=False)
-
-    def _fallback(self, values: FloatArray, rules: Rules, required: BoolArray) -> IntArray | None:
+    def _fallback(self, digest: str, values: FloatArray, required: BoolArray) -> IntArray | None:
         """The best stored form that has all required items, and no others that are closed."""
-        digest, needed = _digest(rules), set(np.flatnonzero(required).tolist())
-        usable = np.isfinite(values) | required
-        best, most = None, -np.inf
+        needed, usable = set(np.flatnonzero(required).tolist()), np.isfinite(values) | required
         with self._lock:
             forms = [form for (name, _), form in self._stored.items() if name == digest]
-        for form in forms:
-            if needed <= set(form.tolist()) and usable[form].all():
-                total = float(values[form][~required[form]].sum())
-                if total > most:
-                    best, most = form, total
-        return best
+        forms = [it for it in forms if needed <= set(it.tolist()) and usable[it].all()]
+        return max(forms, key=lambda it: values[it][~required[it]].sum(), default=None)
 
     def close(self) -> None:
         """End the processes: one that computes does not stop otherwise."""

@@ -214,10 +214,9 @@ def _log(events: list[dict[str, Any]]) -> pd.DataFrame:
 
 def _actions(progress: Any) -> list[str]:
     """What staff may do with an attempt in this state."""
-    if progress.status == "running":
-        return ["pause", "extend", "release", "note", "finish", "void"]
-    if progress.status == "paused":
-        return ["resume", "extend", "release", "note", "finish", "void"]
+    if not progress.is_over:
+        first = "pause" if progress.status == "running" else "resume"
+        return [first, "extend", "release", "note", "finish", "void"]
     if progress.status == "void":
         return ["reopen", "note"]
     return ["note", "void"] if progress.reason == COMPLETED else ["reopen", "note", "void"]
