@@ -108,9 +108,7 @@ def taker_report(attempt: Attempt) -> dict[str, Any]:
     if attempt.progress.status != "finished" or not attempt.test.definition.score.show:
         return {}
     result = attempt_result(attempt)
-    if result is None:
-        return {"waiting": True}
-    return result.shown(attempt.test.definition)
+    return {"waiting": True} if result is None else result.shown(attempt.test.definition)
 
 
 def rapid_answers(attempt: Attempt) -> list[str]:
@@ -126,12 +124,11 @@ def rapid_answers(attempt: Attempt) -> list[str]:
 
 def flags_of(attempt: Attempt) -> list[str]:
     """What staff should look at: too fast answers, time limits that ended a section."""
-    out = []
+    ended = attempt.progress.ended.items()
+    out = [f"section {at + 1} ended by its {reason}" for at, reason in ended]
     rapid = rapid_answers(attempt)
     if rapid:
-        out.append(f"{len(rapid)} answers faster than the limit: {', '.join(rapid)}")
-    for at, reason in attempt.progress.ended.items():
-        out.append(f"section {at + 1} ended by its {reason}")
+        out.insert(0, f"{len(rapid)} answers faster than the limit: {', '.join(rapid)}")
     return out
 
 

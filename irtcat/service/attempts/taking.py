@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -460,11 +461,9 @@ def _device_by_cookie(request: Request, service: Service) -> Device:
             )
         return known[0]
     for device in known[:-1]:
-        try:
+        with suppress(ForbiddenError):
             check_csrf(service, device.secret, token)
-        except ForbiddenError:
-            continue
-        return device
+            return device
     check_csrf(service, known[-1].secret, token)
     return known[-1]
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -233,10 +233,8 @@ def _ready_after(process: "subprocess.Popen[str]", port: int, started: float) ->
     """Seconds until a server is ready; None if it ended, or took too long."""
     url = f"http://127.0.0.1:{port}/health/ready"
     while process.poll() is None and time.monotonic() < started + START_WITHIN:
-        try:
+        with suppress(httpx.HTTPError):  # it does not listen yet
             if httpx.get(url, timeout=5, trust_env=False).status_code == 200:
                 return time.monotonic() - started
-        except httpx.HTTPError:
-            pass  # it does not listen yet
         time.sleep(0.1)
     return None

@@ -92,9 +92,8 @@ def language_of(request: Request, preferred: str = "") -> str:
     chosen = request.cookies.get(cookie_name(request, LANGUAGE), "")
     if chosen in TRANSLATED:
         return chosen
-    wanted = [preferred] if preferred else []
-    accepted = request.headers.get("accept-language", "")[:500]
-    wanted += [part.split(";")[0].strip() for part in accepted.split(",")]
+    accepted = request.headers.get("accept-language", "")[:500].split(",")
+    wanted = [preferred, *(part.split(";")[0].strip() for part in accepted)]
     return next(filter(None, map(translated, wanted)), TRANSLATED[0])
 
 

@@ -1,5 +1,6 @@
 """Signing in and out, the first page, the audit log, accounts, and credentials of programs."""
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
@@ -77,11 +78,9 @@ def enter(request: Request, form: CheckedForm) -> Response:
 @router.post("/sign-out")
 def leave(request: Request, form: CheckedForm) -> Response:
     """Sign out in this browser."""
-    try:
+    with suppress(UnauthorizedError):
         account = signed_in(request)
         accounts.revoke_tokens(service_of(request), account.name, browser_secret(request))
-    except UnauthorizedError:
-        pass
     response = RedirectResponse(SIGN_IN, status_code=303)
     forget_browser(request, response)
     return response
