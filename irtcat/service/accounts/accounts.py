@@ -130,10 +130,9 @@ def set_password(service: Service, name: str, password: str, *, actor: str) -> N
     Raises:
         NotFoundError: for an unknown account.
     """
-    with service.database.writing():
+    with service.recorded(actor, "password changed", account=name):
         found(service.change(tables.accounts, name, password=_hashed(password)), "account")
         revoke_tokens(service, name)
-        service.acted(actor, "password changed", account=name)
 
 
 _NOBODY = _hasher.hash(new_secret())
@@ -218,9 +217,8 @@ def issue_token(service: Service, account: Account, *, kind: str = PROGRAM, labe
     now = service.clock()[0]
     row = {"token": digest_of(token), "account": account.name, "kind": kind, "label": label}
     times = {"created": utc_text(now), "expires": utc_text(now + LASTS[kind])}
-    with service.database.writing():
+    with service.recorded(account.actor, "token issued", token=kind, label=label):
         service.insert(tables.tokens, **row, **times)
-        service.acted(account.actor, "token issued", token=kind, label=label)
     return token
 
 

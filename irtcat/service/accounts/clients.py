@@ -60,9 +60,8 @@ def add_client(service: Service, name: str, *, actor: str) -> tuple[str, str]:
     check_id("name", name)
     client, secret = new_id("c"), new_secret()
     row = {"id": client, "secret": digest_of(secret), "name": name, "status": "open"}
-    with service.database.writing():
+    with service.recorded(actor, "client added", client=client):
         service.insert(tables.clients, **row, created=service.now())
-        service.acted(actor, "client added", client=client)
     return client, secret
 
 
@@ -72,9 +71,8 @@ def close_client(service: Service, client: str, *, actor: str) -> None:
     Raises:
         NotFoundError: for an unknown client.
     """
-    with service.database.writing():
+    with service.recorded(actor, "client closed", client=client):
         found(service.change(tables.clients, client, status="closed"), "client")
-        service.acted(actor, "client closed", client=client)
 
 
 def client_table(service: Service) -> pd.DataFrame:

@@ -134,11 +134,10 @@ def create_section(service: Service, client: str, document: Mapping[str, Any]) -
     """
     configured = _configured(service, str(document["sectionConfiguration"]))
     name = new_id("s")
-    with service.database.writing():
+    with service.recorded(f"client:{client}", "section created", section=name):
         row = {"id": name, "client": client, "bank": configured["bank"], "status": "open"}
         stored = json.dumps({**configured, "sent": dict(document)})
         service.insert(tables.sections, **row, document=stored, created=service.now())
-        service.acted(f"client:{client}", "section created", section=name)
     return name
 
 
@@ -171,9 +170,8 @@ def delete_section(service: Service, client: str, name: str) -> None:
         NotFoundError: as `section_of` does.
     """
     section_of(service, client, name)
-    with service.database.writing():
+    with service.recorded(f"client:{client}", "section deleted", section=name):
         service.change(tables.sections, name, status="deleted")
-        service.acted(f"client:{client}", "section deleted", section=name)
 
 
 def _turn(service: Service, session: Session) -> Turn:
@@ -319,7 +317,6 @@ def end_session(service: Service, client: str, section: str, session: str) -> No
     Raises:
         NotFoundError: for an unknown section or session, or one that has ended.
     """
-    with service.database.writing():
+    with service.recorded(f"client:{client}", "session ended", session=session):
         _check_session(service, client, section, session)
         service.insert(tables.ended_sessions, session=session, ended=service.now())
-        service.acted(f"client:{client}", "session ended", session=session)

@@ -294,11 +294,10 @@ def retire(service: Service, name: str, *, actor: str) -> None:
         ConflictError: for a test that is retired.
     """
     test = published_test(service, name)
-    with service.database.writing():
+    with service.recorded(actor, "test retired", test=name):
         is_open = tables.tests.c.status == "open"
         if not service.change(tables.tests, name, is_open, status="retired"):
             raise ConflictError(f"The test {test.definition.title!r} is retired.")
-        service.acted(actor, "test retired", test=name)
     service.tests.drop(name)
 
 

@@ -92,13 +92,12 @@ def erase(service: Service, person: str, *, actor: str) -> None:
     Raises:
         NotFoundError: for an unknown person, or one that is erased.
     """
-    with service.database.writing():
+    with service.recorded(actor, "person erased", person=person):
         if not service.delete(tables.people, person):
             raise NotFoundError("There is no such person, or they are erased.")
         tickets = tables.tickets.c
         is_open = (tickets.person == person) & (tickets.status == "open")
         service.change(tables.tickets, is_open, status="revoked")
-        service.acted(actor, "person erased", person=person)
 
 
 def people_table(service: Service) -> pd.DataFrame:
@@ -192,12 +191,11 @@ def revoke_ticket(service: Service, ticket: str, *, actor: str) -> None:
         NotFoundError: for an unknown ticket.
         ConflictError: for one that is not open.
     """
-    with service.database.writing():
+    with service.recorded(actor, "ticket revoked", ticket=ticket):
         row = found(service.get(tables.tickets, ticket), "ticket")
         if row.status != "open":
             raise ConflictError(f"The ticket is {row.status}.")
         service.change(tables.tickets, ticket, status="revoked")
-        service.acted(actor, "ticket revoked", ticket=ticket)
 
 
 def ticket_table(service: Service, test: str | None = None) -> pd.DataFrame:

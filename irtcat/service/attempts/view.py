@@ -280,9 +280,7 @@ def _advance(attempt: Attempt) -> dict[str, int]:
     if isinstance(part, Adaptive):
         n_items = attempt.test.pools[progress.section].n_items
         return {"done": done, "of": min(part.config.total_items, n_items)}
-    if isinstance(part, (Fixed, Practice)):
-        return {"done": done, "of": len(part.items)}
-    return {"done": 0, "of": 0}
+    return {"done": done, "of": 0 if part is None else len(part.items)}
 
 
 MEDIA_LASTS = 6 * 3600

@@ -81,9 +81,8 @@ def add_webhook(
     key = base64.b64encode(secrets.token_bytes(24)).decode()
     added = Webhook(id=new_id("w"), secret=f"whsec_{key}")
     row = {**added.model_dump(), "url": url, "events": json.dumps(events), "status": "open"}
-    with service.database.writing():
+    with service.recorded(actor, "webhook added", webhook=added.id, events=events):
         service.insert(tables.webhooks, **row, created=service.now())
-        service.acted(actor, "webhook added", webhook=added.id, events=events)
     return added
 
 
@@ -113,11 +112,10 @@ def change_webhook(
         changes["url"] = url
     if events is not None:
         changes["events"] = json.dumps(some_of("events", events, EVENTS))
-    with service.database.writing():
+    with service.recorded(actor, "webhook changed", webhook=webhook):
         found(service.get(tables.webhooks, webhook), "webhook")
         if changes:
             service.change(tables.webhooks, webhook, **changes)
-        service.acted(actor, "webhook changed", webhook=webhook)
 
 
 def remove_webhook(service: Service, webhook: str, *, actor: str) -> None:
@@ -126,10 +124,9 @@ def remove_webhook(service: Service, webhook: str, *, actor: str) -> None:
     Raises:
         NotFoundError: for an unknown webhook.
     """
-    with service.database.writing():
+    with service.recorded(actor, "webhook removed", webhook=webhook):
         service.delete(tables.deliveries, tables.deliveries.c.webhook == webhook)
         found(service.delete(tables.webhooks, webhook), "webhook")
-        service.acted(actor, "webhook removed", webhook=webhook)
 
 
 def webhook_table(service: Service) -> pd.DataFrame:

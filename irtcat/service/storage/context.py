@@ -248,6 +248,13 @@ class Service:
         """Publish that somebody did something (see `Acted`)."""
         self.publish(Acted(actor, action, details))
 
+    @contextmanager
+    def recorded(self, actor: str, action: str, /, **details: Any) -> Iterator[None]:
+        """One transaction of what somebody does, which publishes it at its end (see `acted`)."""
+        with self.database.writing():
+            yield
+            self.acted(actor, action, **details)
+
     def now(self) -> str:
         """The time as the logs write it."""
         return utc_text(self.clock()[0])
