@@ -67,9 +67,9 @@ def _part(header: str, size: int) -> range | None:
         return None
     first, last = match[1], match[2]
     if not first:
-        return range(max(size - int(last), 0), size) if int(last) else range(size, size)
+        return range(max(size - int(last), 0), size)
     start = int(first)
     stop = min(int(last) + 1, size) if last else size
     if last and int(last) < start:
         return None
-    return range(start, stop) if start < size else range(size, size)
+    return range(start, stop)

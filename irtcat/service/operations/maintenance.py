@@ -81,11 +81,10 @@ def check(service: Service) -> CheckReport:
 def _check_audit(service: Service, faults: _Faults) -> int:
     log = service.audit_log
     with faults.found("audit log"):
-        if log.last(AUDIT_LOG) is None:
-            if service.scalar(tables.counted(tables.tests)):
-                faults.append("audit log: empty, though tests are published")
-            return 0
-        return len(log.read(AUDIT_LOG, first_digest(AUDIT_HEAD, service.log_key))[0])
+        if log.last(AUDIT_LOG) is not None:
+            return len(log.read(AUDIT_LOG, first_digest(AUDIT_HEAD, service.log_key))[0])
+        if service.scalar(tables.counted(tables.tests)):
+            faults.append("audit log: empty, though tests are published")
     return 0
 
 
@@ -116,9 +115,8 @@ def _check_attempts(service: Service, faults: _Faults) -> tuple[int, int]:
         if name.rpartition(".")[0] in known and name not in sessions:
             faults.append(f"session {name}: no attempt refers to it")
     logs = sa.select(tables.attempt_events.c.attempt).distinct()
-    for (name,) in service.rows(logs):
-        if name not in known:
-            faults.append(f"attempt {name}: it has a log and no row")
+    unknown = {name for (name,) in service.rows(logs)} - known
+    faults += [f"attempt {name}: it has a log and no row" for name in sorted(unknown)]
     return len(rows), len(sessions)
 
 
