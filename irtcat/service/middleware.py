@@ -457,9 +457,11 @@ def middleware(
 
     The arguments are those of `irtcat.service.app.create_app`.
     """
+    # An SDK of OpenTelemetry is configured, or was set up already.
+    traced = any(it.startswith("OTEL_") for it in os.environ) or "opentelemetry.sdk" in sys.modules
     rows = [
         # Before the others: it counts refused requests, too.
-        (observed, Middleware(Observing, traced=_is_traced())),
+        (observed, Middleware(Observing, traced=traced)),
         (limited, Middleware(RateLimits)),
         # It changes the headers that `Guard` sets.
         (True, Middleware(Embedding, service=service, secure=secure)),
@@ -468,9 +470,3 @@ def middleware(
         (bool(url), Middleware(PublicUrl, url=url)),
     ]
     return [row for is_used, row in rows if is_used]
-
-
-def _is_traced() -> bool:
-    """Whether an SDK of OpenTelemetry is configured or was set up already."""
-    is_configured = any(name.startswith("OTEL_") for name in os.environ)
-    return is_configured or "opentelemetry.sdk" in sys.modules
