@@ -196,7 +196,7 @@ def export(o: Options) -> Output:
         if o.names:
             table = module.with_names(service, table)
         about = {"test": test, "file": "results.csv", "names": o.names}
-        part("attempts.exports").record_export(service, ACTOR, **about)
+        service.acted(ACTOR, "results exported", **about)
     o.write("out", table, "results")
     n = len(table)
     return Output({"test": test, "results": table}, [f"{n} results"], table=table)
