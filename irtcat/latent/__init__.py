@@ -21,6 +21,7 @@ from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
 from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks
 from irtcat.latent.grid import (
     GridQuadrature,
+    TwoTierQuadrature,
     count_general,
     grid_posterior,
     grid_step,
@@ -70,7 +71,13 @@ from irtcat.latent.population import (
     populations_of,
     rescaled_populations,
 )
-from irtcat.latent.product import FINEST_PRODUCT, density_ratio, item_factors, line_factors
+from irtcat.latent.product import (
+    FINEST_PRODUCT,
+    ProductQuadrature,
+    density_ratio,
+    item_factors,
+    line_factors,
+)
 from irtcat.latent.quadrature_choice import (
     KINDS,
     Quadrature,

@@ -146,24 +146,9 @@ class AdaptiveQuadrature(NamedTuple):
         return self._replace(lines=product_rule(GridQuadrature.standard(nodes[:, None]), pattern))
 
     @property
-    def is_adaptive(self) -> bool:
-        """Whether the nodes are placed by the posteriors."""
-        return True
-
-    @property
     def spacing(self) -> float:
         """Infinite: the nodes of each subject have a distance of their own."""
         return np.inf
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether each ability has a line of nodes of its own."""
-        return False
-
-    @property
-    def n_general(self) -> int:
-        """Number of general abilities; 0 without tiers."""
-        return 0
 
 
 def _product_rule(dims: int, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -141,7 +141,7 @@ def e_step_program(
     if isinstance(rule, GridQuadrature | TwoTierQuadrature) and not has_missing:
         static["by_factors"] = _is_separable(rule, items, population, design)
         n_cells = cells_by_factors(rule) if static["by_factors"] else n_cells
-    if rule.is_adaptive:
+    if isinstance(rule, AdaptiveQuadrature):
         # Curves of all items at the nodes of every subject.
         n_cells *= len(items.weights) * ARRAYS_PER_CONTRAST * (items.template.n_categories - 1)
     if isinstance(rule, AdaptiveQuadrature) and rule.lines is not None:
@@ -156,12 +156,14 @@ def _is_separable(
     design: PopulationDesign,
 ) -> bool:
     """Whether complete responses to these items have posteriors by factors, in every group."""
-    if items.template.closed_form != "logistic" or not rule.has_axes:
+    if isinstance(rule, GridQuadrature) and (rule.line is None or rule.nodes.shape[1] == 1):
+        return False  # the nodes are not products of those of an axis
+    if items.template.closed_form != "logistic":
         return False
     # In numpy, as every operation of JAX outside of a compiled function is compiled by itself.
     model: Any = jax.tree.map(np.asarray, items).model
     for mean, root in zip(*map(np.asarray, populations_of(population, design.dims)), strict=True):
-        if rule.n_general:  # the specific abilities are standard Normal
+        if isinstance(rule, TwoTierQuadrature):  # the specific abilities are standard Normal
             n = rule.n_general
             mean, root = np.zeros(n + 1), scipy.linalg.block_diag(root[:n, :n], 1.0)
         intercepts = model.intercept + model.slope @ mean

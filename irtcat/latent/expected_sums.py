@@ -106,7 +106,7 @@ class ExpectedSums(NamedTuple):
     gradient: Array | None = None
     information: Array | None = None
 
-    def moments(self, design: PopulationDesign, n_general: int) -> Moments:
+    def moments(self, design: PopulationDesign) -> Moments:
         """Moments of the groups' abilities, in numpy outside of compiled functions (traceable)."""
         xp: Any = jnp if isinstance(self.theta, jax.core.Tracer) else np
         if self.polynomials is not None:
@@ -115,7 +115,7 @@ class ExpectedSums(NamedTuple):
             share = sums / xp.maximum(n, 1e-30)[:, None, None]  # a group may have no subjects
             return Moments(n, share[:, 0, 1:], share[:, 1:, 1:])
         mass, theta = xp.asarray(self.belief.mass), xp.asarray(self.theta)
-        if not n_general:
+        if mass.ndim == 1:
             mass = mass.reshape(design.n_groups, -1)
             theta = theta.reshape(design.n_groups, -1, design.dims)
             n = mass.sum(1)
@@ -123,7 +123,7 @@ class ExpectedSums(NamedTuple):
             second = theta.swapaxes(1, 2) @ (share[:, :, None] * theta)
             return Moments(n, xp.einsum("gn,gnd->gd", share, theta), second)
         # Two-tier: mass and theta are of pairs of a general node and a node of a specific ability.
-        n = mass[0].sum()
+        n, n_general = mass[0].sum(), theta.shape[1] - 1
         general, specific = theta[:, :n_general], theta[:, n_general]
         mean = xp.concatenate([mass[0] @ general / n, mass @ specific / n])
         within = general.T @ (mass[0][:, None] * general) / n

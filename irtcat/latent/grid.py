@@ -59,26 +59,6 @@ class GridQuadrature(NamedTuple):
         return cls(nodes, log_prior - np.log(np.exp(log_prior).sum()))
 
     @property
-    def is_adaptive(self) -> bool:
-        """Whether the nodes are placed by the posteriors."""
-        return False
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether each ability has a line of nodes of its own."""
-        return False
-
-    @property
-    def has_axes(self) -> bool:
-        """Whether the nodes are products of those of an axis, of two abilities or more."""
-        return self.line is not None and self.nodes.shape[1] > 1
-
-    @property
-    def n_general(self) -> int:
-        """Number of general abilities; 0 without tiers."""
-        return 0
-
-    @property
     def spacing(self) -> float:
         """Distance of neighbouring nodes."""
         line = np.unique(np.asarray(self.nodes, float)[:, 0].round(6))
@@ -109,21 +89,6 @@ class TwoTierQuadrature(NamedTuple):
     valid: Float[Any, "groups most"]
     general: GridQuadrature
     specific: GridQuadrature
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the nodes are placed by the posteriors."""
-        return False
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether each ability has a line of nodes of its own."""
-        return False
-
-    @property
-    def has_axes(self) -> bool:
-        """Whether the nodes are products of those of an axis."""
-        return True
 
     @property
     def n_general(self) -> int:

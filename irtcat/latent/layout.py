@@ -308,11 +308,6 @@ class LineQuadrature(NamedTuple):
     transform: ScaleTransform | None = None
 
     @property
-    def n_general(self) -> int:
-        """Number of general abilities; 0 without tiers."""
-        return 0
-
-    @property
     def place(self) -> tuple[float, float]:
         """The middle of the grid and its unit on the scale of the parameters."""
         if self.transform is None:

@@ -65,21 +65,6 @@ class ProductQuadrature(NamedTuple):
     members: Float[Any, "dims items"]
 
     @property
-    def is_adaptive(self) -> bool:
-        """Whether the nodes are placed by the posteriors."""
-        return False
-
-    @property
-    def has_lines(self) -> bool:
-        """Whether each ability has a line of nodes of its own."""
-        return True
-
-    @property
-    def n_general(self) -> int:
-        """Number of general abilities; 0 without tiers."""
-        return 0
-
-    @property
     def spacing(self) -> float:
         """Distance of neighbouring nodes."""
         return self.line.spacing

@@ -15,6 +15,7 @@ from irtcat.bank import ItemBank
 from irtcat.bank.needs import row_for
 from irtcat.bank.population import NORMAL_MIXTURE
 from irtcat.latent import (
+    AdaptiveQuadrature,
     ResponseRows,
     adaptive_posterior,
     as_rule,
@@ -80,7 +81,7 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
         chosen = choose_nodes(n_gridded, dims, narrowest, steepest, None)
         rule = as_rule(chosen, marks, n_general, dtype)
         cells = n_nodes(rule)
-        if rule.is_adaptive:
+        if isinstance(rule, AdaptiveQuadrature):
             cells *= responses.n_items * 2 * (model.n_categories - 1)
         chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
         x = jnp.asarray(responses.values)
@@ -88,12 +89,12 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
         rows = ResponseRows(
             x, jnp.ones(responses.n_subjects, dtype), chunks, has_missing=has_missing
         )
-        if rule.is_adaptive:
+        if isinstance(rule, AdaptiveQuadrature):
             first = adaptive_posterior(
                 model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
             )
             out = adaptive_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
-        elif rule.n_general:
+        elif n_general < dims:
             specific = np.minimum(n_general + group_items(marks, n_general)[0], dims - 1)
             general = np.tile(np.arange(n_general), (len(specific), 1))
             reduced = restricted(model, np.column_stack([general, specific]))

@@ -171,7 +171,7 @@ def em_update(
         new = jax.tree.map(np.asarray, new)
         new = new._replace(**{name: fill.cut(getattr(new, name)) for name in OF_ITEMS})
     numbers = np.asarray(point.population, float)
-    moments = sums.moments(design, problem.rule.n_general)
+    moments = sums.moments(design)
     moments = jax.tree.map(lambda array: np.asarray(array, float), moments)
     population, terms = population_step(numbers, moments, design)
     point = EMPoint(np.asarray(point.params), numbers)

@@ -27,9 +27,12 @@ from irtcat.fitting.em.multidimensional_scores import (
 from irtcat.fitting.em.problem import EMPoint, EMState, Problem, sums_at
 from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
 from irtcat.latent import (
+    AdaptiveQuadrature,
     EStep,
     ExpectedSums,
     PopulationDesign,
+    ProductQuadrature,
+    TwoTierQuadrature,
     filled,
     n_nodes,
     population_gradient,
@@ -47,15 +50,17 @@ class Multidimensional(Curvature):
         # The errors are those of the estimates from all items, also of those that were set aside.
         super().__init__(problem.of_all_items(), point, belief, free)
         rule, design = problem.rule, problem.population
-        self.is_two_tier, several = rule.n_general > 0, design.n_groups > 1
+        several = design.n_groups > 1
+        self.is_two_tier = isinstance(rule, TwoTierQuadrature)
+        self.is_adaptive = isinstance(rule, AdaptiveQuadrature)
         # Observed and expected information of the complete data are equal for linear predictors.
-        differs = rule.is_adaptive and problem.template.closed_form != "logistic"
-        self.by_lines = rule.has_lines and point.params.dtype == np.float64
+        differs = self.is_adaptive and problem.template.closed_form != "logistic"
+        self.by_lines = isinstance(rule, ProductQuadrature) and point.params.dtype == np.float64
         self.by_differences = (self.is_two_tier or several or differs) and not self.by_lines
 
     def is_full(self, which: str) -> bool:
         """See `Curvature`; adaptive and two-tier quadrature need float64 for it."""
-        on_grid = not self.problem.rule.is_adaptive and not self.is_two_tier
+        on_grid = not self.is_adaptive and not self.is_two_tier
         exact = on_grid or self.point.params.dtype == np.float64
         return exact and (which != "auto" or self.is_affordable(self._work()))
 
@@ -73,9 +78,9 @@ class Multidimensional(Curvature):
                 products = 2 * dims**2 * nodes + 4 * numbers * (size * dims + numbers)
             return n_rows * (products + 12 * nodes * int(self.estimated.sum()))
         if self.by_differences:
-            cost = 60 if problem.rule.is_adaptive else 8
+            cost = 60 if self.is_adaptive else 8
             return 2.0 * n_free * cost * n_rows * nodes * n_items * n_predictors
-        if problem.rule.is_adaptive:
+        if self.is_adaptive:
             return 2.0 * n_rows * nodes * n_free**2
         if self.is_canonical:
             scores = float(n_items * n_predictors * (1 + problem.population.dims))
@@ -86,17 +91,17 @@ class Multidimensional(Curvature):
         """Sums over all subjects."""
         problem, point, blocks = self.problem, self.point, []
         cells = np.flatnonzero(self.free)
-        if problem.rule.has_lines:
+        if isinstance(problem.rule, ProductQuadrature):
             problem = problem._replace(rule=problem.rule.on_one_grid())
         items, design = problem.items(point.params), problem.population
         static: Any = {"design": design, "full": full}
         for block in problem.blocks():
             n_cells = n_nodes(problem.rule)
-            if problem.rule.is_adaptive:
+            if self.is_adaptive:
                 n_cells *= point.params.size
             rows = block.in_chunks(design.n_groups, n_cells, problem.has_missing)
             common: Any = items, point.population, rows, problem.rule
-            if problem.rule.is_adaptive:
+            if self.is_adaptive:
                 nodes = tuple(
                     filled(array[block.rows], len(block.x), point.params.dtype)
                     for array in self.belief[:2]
@@ -106,7 +111,7 @@ class Multidimensional(Curvature):
                 here = grid_score_sums(*common, **static, is_canonical=full and self.is_canonical)
             blocks.append(here)
         first, second = self.added(blocks)
-        if not problem.rule.is_adaptive or not full:
+        if not self.is_adaptive or not full:
             return first, second
         n = self.free.size
         at = np.append(cells, n + np.arange(point.population.size))
@@ -136,9 +141,7 @@ class Multidimensional(Curvature):
         population: Any = 0.0
         by_differences = self.by_lines and not sandwich  # below
         if self.estimated.any() and not by_differences:
-            population = _population_information(
-                point.population, sums, design=problem.population, n_general=problem.rule.n_general
-            )
+            population = _population_information(point.population, sums, design=problem.population)
         information = self.louis(complete, population, score_covariance)
         if by_differences:
             numbers = np.arange(len(information)) >= point.params.size
@@ -181,7 +184,7 @@ class Multidimensional(Curvature):
         population = vector[like.size :].reshape(self.point.population.shape).astype(like.dtype)
         point = EMPoint(*map(jax.device_put, (params, population)))
         sums = sums_at(problem, EMState.of(point, self.belief))
-        moments = sums.moments(problem.population, problem.rule.n_general)
+        moments = sums.moments(problem.population)
         moments = jax.tree.map(lambda array: np.asarray(array, float), moments)
         by_numbers = population_gradient(np.asarray(population, float), moments)
         score = self._item_gradient(params, sums), by_numbers
@@ -222,11 +225,11 @@ class Multidimensional(Curvature):
         return Covariance(blocks=inverse_blocks(information, self.free, (), outer), how=how)
 
 
-@functools.partial(jit, static_argnames=("design", "n_general"), options=SMALL)
+@functools.partial(jit, static_argnames=("design",), options=SMALL)
 def _population_information(
-    population: Array, sums: ExpectedSums, *, design: PopulationDesign, n_general: int
+    population: Array, sums: ExpectedSums, *, design: PopulationDesign
 ) -> Float[Array, "free free"]:
     """Information of the complete data on the populations."""
-    moments, size = sums.moments(design, n_general), population.size
+    moments, size = sums.moments(design), population.size
     by_numbers = jax.hessian(population_log_density)(population, moments)
     return -by_numbers.reshape(size, size)

@@ -169,12 +169,12 @@ def removed_scale(
             values, vectors = np.linalg.eigh(covariance)
             spread = (vectors * np.sqrt(np.maximum(values, 1e-8))) @ vectors.T
     template, c = jax.tree.map(np.asarray, (problem.template, problem.constraints))
-    model, n_general = unpack(template, new.params), problem.rule.n_general
+    model = unpack(template, new.params)
     if specific is None:
         scale = (mean[0], spread[0, 0]) if step_rule.pooled else (mean, spread)
         moved = parameter_matrix(model.rescale(*scale))
     else:  # every item has the general abilities and its own specific one
-        moved = np.empty_like(new.params)
+        moved, n_general = np.empty_like(new.params), problem.rule.n_general
         for k in range(len(mean) - n_general):
             axes, own = [*range(n_general), n_general + k], np.asarray(specific) == k
             here = take(model, own).rescale(mean[axes], spread[np.ix_(axes, axes)])
