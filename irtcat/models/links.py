@@ -283,21 +283,27 @@ class Asymptotes(Link):
     def log_probs(self, z: Array, gaps: Array) -> Array:
         """Log-probabilities of wrong and right."""
         low, high = jax.nn.log_sigmoid(-z[0]), jax.nn.log_sigmoid(z[0])
+        return jnp.stack(self.between(low, high, z[1:]))
+
+    def between(self, low: Array, high: Array, logits: Any) -> tuple[Array, Array]:
+        """Log-probabilities of wrong and right, from those of the curve without asymptotes.
+
+        Args:
+            low: log-probability of wrong on that curve.
+            high: log-probability of right.
+            logits: of the lower and of the upper asymptote, those that there are.
+        """
+        # P(right) = c s(-z) + d s(z), P(wrong) = (1 - c) s(-z) + (1 - d) s(z): sums of logarithms
+        # where the asymptote is 0 or 1, of positive terms where it is not.
         wrong, right = low, high
         if self.lower:
-            logit = z[1]
-            wrong = jax.nn.log_sigmoid(-logit) + low
-            right = jnp.logaddexp(jax.nn.log_sigmoid(logit) + low, high)
+            wrong = jax.nn.log_sigmoid(-logits[0]) + low
         if self.upper:
-            logit = z[-1]
-            upper_term = jax.nn.log_sigmoid(logit) + high
-            right = (
-                jnp.logaddexp(jax.nn.log_sigmoid(z[1]) + low, upper_term)
-                if self.lower
-                else upper_term
-            )
-            wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logit) + high)
-        return jnp.stack([wrong, right])
+            right = jax.nn.log_sigmoid(logits[-1]) + high
+            wrong = jnp.logaddexp(wrong, jax.nn.log_sigmoid(-logits[-1]) + high)
+        if self.lower:
+            right = jnp.logaddexp(jax.nn.log_sigmoid(logits[0]) + low, right)
+        return wrong, right
 
     def _ends(self, z: list[Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
         """The pairs c, 1 - c and d, 1 - d in one row: they do not depend on ability."""

@@ -123,24 +123,18 @@ class BinaryModel(LinkModel):
     lower: ClassVar[str] = ""
     upper: ClassVar[str] = ""
 
-    def _logits(self) -> list[Param]:
-        return [getattr(self, name) for name in (self.lower, self.upper) if name]
-
     def predictors(self) -> Predictors:
         """The curve's predictor, then the asymptotes' logits, which have no slope."""
         flat = jnp.zeros_like(self.slope)
         rows = [predictor_row(self.intercept, self.slope)]
-        rows += [predictor_row(logit, flat) for logit in self._logits()]
+        for name in filter(None, (self.lower, self.upper)):
+            rows.append(predictor_row(getattr(self, name), flat))
         return jnp.stack(rows), jnp.zeros(0, rows[0].dtype)
-
-    def _asymptotes(self) -> tuple[Param | float, Param | float]:
-        lower = jax.nn.sigmoid(getattr(self, self.lower)) if self.lower else 0.0
-        upper = jax.nn.sigmoid(getattr(self, self.upper)) if self.upper else 1.0
-        return lower, upper
 
     def irt_parameters(self) -> dict[str, Param]:
         """A = slope, b = -intercept / slope, asymptotes c and d; Reckase's of several abilities."""
-        lower, upper = self._asymptotes()
+        lower = jax.nn.sigmoid(getattr(self, self.lower)) if self.lower else 0.0
+        upper = jax.nn.sigmoid(getattr(self, self.upper)) if self.upper else 1.0
         return published_on_axes(
             self.slope,
             self.dims,

@@ -11,9 +11,10 @@ from jaxtyping import Array, Bool, Float
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.models.base import Design, Param, Parameter, parameter_mask
 from irtcat.models.graded import PerItem, Steps
-from irtcat.models.links import ABSENT, SOFTMAX, GradedModel, Link
+from irtcat.models.links import ABSENT
 from irtcat.models.partial_credit import (
     STEP_INTERCEPT,
+    ItemSteps,
     Predictors,
     relative_to_used,
     start_intercepts,
@@ -23,7 +24,7 @@ from irtcat.models.partial_credit import (
 from irtcat.models.slopes import SLOPE, Slopes, one_scale
 
 
-class Nominal(GradedModel):
+class Nominal(ItemSteps):
     """Nominal response model: ``P(x = k) = exp(slope_k . theta + intercept_k) / sum_v ...``.
 
     Category 0 has slope and intercept 0. In the other common notation the slopes are
@@ -43,20 +44,11 @@ class Nominal(GradedModel):
     categories: PerItem
 
     key: ClassVar[str] = "nominal"
-    link: ClassVar[Link] = SOFTMAX
     has_order: ClassVar[bool] = False
-    has_linear_predictors: ClassVar[bool] = True
-    one_per_item: ClassVar[str] = "categories"
-    fixed: ClassVar[tuple[str, ...]] = ("categories",)
     parameters: ClassVar[Mapping[str, Parameter]] = {
         "slope": dataclasses.replace(SLOPE, first_category=2),
         "intercept": STEP_INTERCEPT,
     }
-
-    @property
-    def n_categories(self) -> int:
-        """The largest number of categories."""
-        return self.intercept.shape[-1] + 1
 
     def _has_category(self) -> Array:
         """Mask of the categories 1, 2, ... that the item has."""
@@ -120,21 +112,19 @@ class Nominal(GradedModel):
         self, table: dict[str, FloatArray], unused: Bool[np.ndarray, "items categories"]
     ) -> dict[str, FloatArray]:
         """Slopes and intercepts relative to the lowest used category."""
+        out = {**table, **relative_to_used(table, unused, "d{}")}
         if self.dims > 1:
-            out = dict(table)
-            for form in ("d{}", *(f"a{{}}_{m + 1}" for m in range(self.dims))):
-                out |= relative_to_used(table, unused, form)
+            for axis in range(self.dims):
+                out |= relative_to_used(table, unused, f"a{{}}_{axis + 1}")
             return out
         first, last = np.argmin(unused, axis=1), np.asarray(self.categories) - 1
         tail = (1,) * (table["a"].ndim - 1)
         share = (last / np.maximum(last - first, 1)).reshape(-1, *tail)
-        d = [np.zeros_like(table["a"]), *(table[f"d{k}"] for k in range(1, unused.shape[1]))]
-        base = np.take_along_axis(np.stack(d), first.reshape(1, -1, *tail), axis=0)[0]
-        out = {**table, "a": table["a"] * share}
+        out["a"] = table["a"] * share
         for k in range(1, unused.shape[1]):
-            absent = unused[:, k].reshape(-1, *tail)
-            out[f"ak{k}"] = np.where(absent, np.nan, table[f"ak{k}"] / share)
-            out[f"d{k}"] = np.where(absent, np.nan, table[f"d{k}"] - base)
+            out[f"ak{k}"] = np.where(
+                unused[:, k].reshape(-1, *tail), np.nan, table[f"ak{k}"] / share
+            )
         return out
 
     @classmethod

@@ -94,10 +94,10 @@ def relative_to_used(
     }
 
 
-ItemStepsT = TypeVar("ItemStepsT", bound="_ItemSteps")
+ItemStepsT = TypeVar("ItemStepsT", bound="ItemSteps")
 
 
-class _ItemSteps(GradedModel):
+class ItemSteps(GradedModel):
     """Items with their own steps: one intercept per category, any number of categories."""
 
     intercept: eqx.AbstractVar[Steps]
@@ -129,7 +129,7 @@ class _ItemSteps(GradedModel):
         return out if self.dims == 1 else {**out, **relative_to_used(table, unused, "d{}")}
 
 
-class GPCM(_ItemSteps):
+class GPCM(ItemSteps):
     """Generalised partial credit model: ``P(x = k) ~ exp(k slope . theta + intercept_k)``.
 
     In the field's notation ``a = slope`` and ``b_k = (intercept_{k-1} - intercept_k) / a``; ``b``
@@ -191,7 +191,7 @@ def _zero_absent(intercept: FloatArray, categories: PerItem) -> FloatArray:
     return np.where(k < np.asarray(categories)[:, None], intercept, 0.0)
 
 
-class PartialCredit(_ItemSteps):
+class PartialCredit(ItemSteps):
     """Partial credit model: ``P(x = k) ~ exp(k theta + intercept_k)``; the population SD is free.
 
     The Rasch model of items with several categories: slopes are 1, ``b_k = intercept_{k-1} -

@@ -38,7 +38,7 @@ from irtcat.fitting.vi.guide import (
 from irtcat.latent import rows_on_device
 from irtcat.latent.likelihood import Curves, grid_nodes, item_curves, log_likelihood
 from irtcat.latent.line import LIMIT, N_NODES, SPACING, STENCIL
-from irtcat.models import Asymptotes, ItemModel, unpack
+from irtcat.models import ItemModel, unpack
 
 ROW_NODES = 9
 """Gauss-Hermite nodes over each subject's guide."""
@@ -164,8 +164,9 @@ def _cell_values(
     if template.has_logistic_link:  # likewise
         eta = columns[chart.slope] * theta + columns[chart.intercept]
         logits = [z for p, z in enumerate(columns) if p not in (chart.slope, chart.intercept)]
-        link = template.link  # type: ignore[attr-defined]
-        return _asymptote_values(link, eta, logits, cells.value)
+        up = jax.nn.log_sigmoid(eta)
+        wrong, right = template.link.between(up - eta, up, logits)  # type: ignore[attr-defined]
+        return wrong + cells.value * (right - wrong)
 
     def one(item: ItemModel, phi: Array, theta: Array, value: Array) -> Array:
         natural = unpack(item, phi).natural(theta[None])
@@ -173,25 +174,6 @@ def _cell_values(
 
     items = jax.tree.map(lambda leaf: leaf[cells.item], template)
     return jax.vmap(one)(items, jnp.stack(columns, -1), theta, cells.value)
-
-
-def _asymptote_values(
-    link: Asymptotes, eta: Array, logits: list[Array], value: Array
-) -> Float[Array, "*cells"]:
-    """`_cell_values` of curves between asymptotes; their logits come in the order lower, upper."""
-    up = jax.nn.log_sigmoid(eta)
-    down = up - eta
-    # P(right) = c s(-eta) + d s(eta), P(wrong) = (1 - c) s(-eta) + (1 - d) s(eta): sums of
-    # logarithms where the asymptote is 0 or 1, of positive terms where it is not.
-    right, wrong = up, down
-    if link.lower:
-        wrong = down + jax.nn.log_sigmoid(-logits[0])
-    if link.upper:
-        right = up + jax.nn.log_sigmoid(logits[-1])
-        wrong = jnp.logaddexp(wrong, up + jax.nn.log_sigmoid(-logits[-1]))
-    if link.lower:
-        right = jnp.logaddexp(right, down + jax.nn.log_sigmoid(logits[0]))
-    return wrong + value * (right - wrong)
 
 
 def prior_and_entropy(
