@@ -27,7 +27,7 @@ def parts(fit, responses, repeats=3):
     import jax.numpy as jnp
 
     from irtcat._common.precision import precision
-    from irtcat.fitting.em.m_step import Constraints, m_step
+    from irtcat.fitting.em.m_step import CompleteData, Constraints, m_step
     from irtcat.latent import LayoutPlan, ResponseRows, e_step, grid_nodes, item_curves
     from irtcat.models import pack
 
@@ -45,7 +45,10 @@ def parts(fit, responses, repeats=3):
         curves = jax.jit(lambda model: item_curves(model, grid_nodes(dtype)))
         newton = jax.jit(
             lambda phi, counts, totals: m_step(
-                model, phi, counts, totals, constraints, ones[1], (), jnp.int32(2)
+                CompleteData(model, phi, counts, totals, constraints, grid_nodes(dtype)),
+                ones[1],
+                (),
+                jnp.int32(2),
             )
         )
 

@@ -17,9 +17,9 @@ from irtcat._common.checks import InputError, argument_error
 from irtcat._common.precision import precision
 from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
-from irtcat.fitting.em.covariance import CompleteData, Covariance
+from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.identification import with_ties
-from irtcat.fitting.em.m_step import at_bounds
+from irtcat.fitting.em.m_step import CompleteData, at_bounds
 from irtcat.fitting.em.rows import FitData, read_data
 from irtcat.fitting.em.setup import FitSetup, set_up
 from irtcat.fitting.em.start import Start, further_start
@@ -110,23 +110,22 @@ def fit_fixed_theta(responses: Any, cls: type[ItemModel], specification: Specifi
             constraints=setup.prior.constraints,
             nodes=nodes,
         )
-        ended = climb(sums, setup.tied, specification)
-        sums = sums._replace(params=ended.params)
+        sums, log_likelihood, ending = climb(sums, setup.tied, specification)
         covariance = covariance_given_theta(sums, setup.tied, specification.standard_errors)
     estimates = Estimates(
         blank=setup.blank,
         categories=data.categories,
-        params=np.asarray(ended.params, float),
+        params=np.asarray(sums.params, float),
         covariance=Covariance(
             blocks=covariance, how="none" if covariance is None else "given abilities"
         ),
         start=start,
         prior=setup.prior,
         tied=setup.tied,
-        at_bound=at_bounds(ended.params, setup.prior.constraints),
-        ending=ended.ending,
-        log_likelihood=ended.log_likelihood,
-        log_posterior=float(ended.ending.trace[-1]),
+        at_bound=at_bounds(sums.params, setup.prior.constraints),
+        ending=ending,
+        log_likelihood=log_likelihood,
+        log_posterior=float(ending.trace[-1]),
         n_subjects=data.rows.n_subjects,
         method="fixed theta",
     )

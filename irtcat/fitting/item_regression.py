@@ -1,7 +1,7 @@
 """Regressions of the items on abilities that do not change: sums at nodes, and Newton steps."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ from jaxtyping import Array
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
-from irtcat.fitting.em.covariance import CompleteData, complete_information, inverse_blocks
-from irtcat.fitting.em.m_step import log_prior, m_step
+from irtcat.fitting.em.covariance import complete_information, inverse_blocks
+from irtcat.fitting.em.m_step import CompleteData, log_prior, m_step, penalised_terms
 from irtcat.fitting.em.rows import Rows
 from irtcat.fitting.outcome import Ending, until_small
 from irtcat.fitting.solvers import EM
@@ -38,14 +38,6 @@ STEPS = 8
 
 TOLERANCE = 1e-4
 """Default tolerance of the first Newton step, in standard errors."""
-
-
-class Climbed(NamedTuple):
-    """Result of the Newton steps."""
-
-    params: Array
-    log_likelihood: float
-    ending: Ending
 
 
 def spread(theta: FloatArray) -> tuple[FloatArray, Callable[[np.ndarray], FloatArray]]:
@@ -121,15 +113,21 @@ def collect(
 @jit
 def _values(data: CompleteData) -> tuple[Array, Array]:
     """Log-likelihood and log-posterior, summed over the items."""
-    value, _, _ = data.terms()
+    value, _, _ = penalised_terms(data)
     return (value - log_prior(data.params, data.constraints)).sum(), value.sum()
 
 
 _m_step = jit(m_step, static_argnames=("tied",))
 
 
-def climb(data: CompleteData, tied: tuple[int, ...], specification: Specification[EM]) -> Climbed:
-    """Repeat M-steps until the first Newton step is within the tolerance."""
+def climb(
+    data: CompleteData, tied: tuple[int, ...], specification: Specification[EM]
+) -> tuple[CompleteData, float, Ending]:
+    """Repeat M-steps until the first Newton step is within the tolerance.
+
+    Returns:
+        The data with the parameters reached, the log-likelihood there, and how it ended.
+    """
     solver = specification.solver
     tolerance = TOLERANCE if solver.tolerance is None else solver.tolerance
     everyone = jnp.ones(data.params.shape[0], data.params.dtype)
@@ -137,13 +135,13 @@ def climb(data: CompleteData, tied: tuple[int, ...], specification: Specificatio
 
     def take() -> tuple[float, float]:
         nonlocal data, likelihood
-        moved = _m_step(*data[:5], everyone, tied=tied, n_steps=jnp.int32(STEPS), nodes=data.nodes)
+        moved = _m_step(data, everyone, tied=tied, n_steps=jnp.int32(STEPS))
         data = data._replace(params=moved.params)
         likelihood, posterior = map(float, _values(data))
         return posterior, float(moved.step)
 
     ending = until_small(take, tolerance, solver.max_iterations, specification.progress)
-    return Climbed(data.params, likelihood, ending)
+    return data, likelihood, ending
 
 
 def covariance_given_theta(

@@ -9,7 +9,7 @@ from irtcat import EM, ItemBank, Responses, fit
 from irtcat._common.precision import precision
 from irtcat.fitting.em import m_step as m_steps
 from irtcat.fitting.em.iteration import _newton_step
-from irtcat.fitting.em.m_step import Constraints, m_step
+from irtcat.fitting.em.m_step import CompleteData, Constraints, m_step
 from irtcat.fitting.em.problem import StepRule
 from irtcat.latent import EStep, ExpectedSums
 from irtcat.models import (
@@ -87,17 +87,10 @@ def test_the_m_step_solves_for_the_other_parameters_along_a_bound():
         )
 
         def run(params, n_steps):
-            return m_step(
-                template,
-                jnp.array([params]),
-                counts,
-                totals,
-                constraints,
-                jnp.ones(1),
-                (),
-                n_steps,
-                nodes[:, None],
+            data = CompleteData(
+                template, jnp.array([params]), counts, totals, constraints, nodes[:, None]
             )
+            return m_step(data, jnp.ones(1), (), n_steps)
 
         far = run([0.8, -1.0], 8)
         assert far.params[0, 0] == 1.0

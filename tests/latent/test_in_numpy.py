@@ -8,8 +8,8 @@ import pytest
 from irtcat import fit
 from irtcat._common.compilation import forget_programs
 from irtcat._common.precision import precision
-from irtcat.fitting.em.covariance import CompleteData, _numpy_information, _observed_information
-from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.covariance import _numpy_information, _observed_information
+from irtcat.fitting.em.m_step import CompleteData, Constraints
 from irtcat.latent import (
     LayoutPlan,
     Moments,

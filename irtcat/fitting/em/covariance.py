@@ -32,8 +32,8 @@ from irtcat._common.compilation import FEW, SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.m_step import (
     FEW_COUNTS,
+    CompleteData,
     Constraints,
-    Terms,
     count_distinct,
     needs_no_program,
     part_sums,
@@ -174,42 +174,6 @@ def _arrow_inverse(
     return out
 
 
-class CompleteData(NamedTuple):
-    """What the complete-data log-posterior of each item depends on.
-
-    Attributes:
-        template: the items.
-        params: their unconstrained parameters.
-        counts: expected numbers of responses at the nodes.
-        totals: expected numbers of subjects there.
-        constraints: priors and bounds.
-        nodes: abilities.
-    """
-
-    template: ItemModel
-    params: Float[Any, "items params"]
-    counts: Float[Any, "contrasts nodes items"]
-    totals: Any
-    constraints: Constraints
-    nodes: Any
-
-    @classmethod
-    def of(cls, problem: Problem, params: Any, belief: EStep, nodes: Any) -> "CompleteData":
-        """Those of a fit, by the counts of an E-step at these nodes."""
-        return cls(
-            template=problem.template,
-            params=params,
-            counts=belief.counts,
-            totals=belief.totals,
-            constraints=problem.constraints,
-            nodes=nodes,
-        )
-
-    def terms(self) -> Terms:
-        """See `penalised_terms`."""
-        return penalised_terms(*self)
-
-
 def complete_information(data: CompleteData) -> Float[Any, "items params params"]:
     """-E[second derivative] of each item's complete-data log-posterior, by counts at nodes."""
     in_numpy = information_in_numpy(*data[:3])
@@ -228,7 +192,7 @@ def item_gradient(data: CompleteData) -> Float[Any, "items params"]:
 
 
 def _gradient(data: CompleteData) -> Any:
-    return data.terms()[1]
+    return penalised_terms(data)[1]
 
 
 _compiled_gradient = jit(_gradient, small_below=FEW)
@@ -249,7 +213,7 @@ def information_in_numpy(template: ItemModel, params: Any, counts: Any) -> bool:
 def _expected_information(data: CompleteData) -> Float[Any, "items params params"]:
     """That of canonical links of linear predictors, whose second derivatives have no residuals."""
     at = data.params, data.constraints
-    return plus_diagonal(data.terms()[2], prior_slopes(*at)[1] - prior_information(*at))
+    return plus_diagonal(penalised_terms(data)[2], prior_slopes(*at)[1] - prior_information(*at))
 
 
 _compiled_information = jit(_expected_information, options=SMALL)

@@ -25,6 +25,7 @@ from jaxtyping import Array
 
 from irtcat._common.compilation import FEW, jit
 from irtcat.fitting.em.m_step import (
+    CompleteData,
     Constraints,
     MStep,
     log_prior,
@@ -126,10 +127,9 @@ def _item_update(
     """The M-step of the items, and the log-prior at the items."""
     template, params, item_weights = items
     if sums.gradient is None:
-        counts, totals, theta = sums.belief.counts, sums.belief.totals, sums.theta
-        new = m_step(
-            template, params, counts, totals, constraints, item_weights, tied, n_steps, theta
-        )
+        counts, totals = sums.belief.counts, sums.belief.totals
+        data = CompleteData(template, params, counts, totals, constraints, sums.theta)
+        new = m_step(data, item_weights, tied, n_steps)
     else:
         damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(params.dtype)
         new = _newton_step(params, sums, dims, item_weights, constraints, damping, step_rule, tied)

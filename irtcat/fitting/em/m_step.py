@@ -35,7 +35,6 @@ from irtcat.latent import (
     part_terms,
     predictor_bends,
 )
-from irtcat.latent.likelihood import grid_points
 from irtcat.models import ItemModel, as_points, unpack
 
 RIDGE = 1e-10
@@ -349,23 +348,37 @@ def part_sums(
     return value, gradient, information
 
 
-def penalised_terms(
-    template: ItemModel,
-    params: Float[Any, "items params"],
-    counts: Float[Any, "contrasts nodes items"],
-    totals: Any,
-    constraints: Constraints,
-    nodes: Float[Any, "nodes *dims"] | None = None,
-    near: ItemParts | None = None,
-) -> Terms:
+class CompleteData(NamedTuple):
+    """What the complete-data log-posterior of each item depends on.
+
+    Attributes:
+        template: the items.
+        params: their unconstrained parameters.
+        counts: expected sums of the statistics at the nodes.
+        totals: expected numbers of subjects there, (nodes,) or (nodes, items).
+        constraints: priors and bounds.
+        nodes: abilities.
+    """
+
+    template: ItemModel
+    params: Float[Any, "items params"]
+    counts: Float[Any, "contrasts nodes items"]
+    totals: Any
+    constraints: Constraints
+    nodes: Any
+
+
+def penalised_terms(data: CompleteData, near: ItemParts | None = None) -> Terms:
     """Expected log-posterior of each item, its gradient and its expected information.
 
     Items of linear predictors may be passed with parameters that are ``near``, from which the
     predictors follow in numpy.
     """
+    template, params, counts, totals, constraints, nodes = data
     xp = namespace(params)
-    nodes = xp.asarray(grid_points(params.dtype) if nodes is None else nodes)
-    value, gradient, information = item_terms(template, params, counts, totals, nodes, near)
+    value, gradient, information = item_terms(
+        template, params, counts, totals, xp.asarray(nodes), near
+    )
     if xp is np and not constraints.prior_precision.any():
         return value, gradient, information  # no priors: a sixth of the time in numpy
     value = value + log_prior(params, constraints)
@@ -531,33 +544,21 @@ class _State(NamedTuple):
 
 
 def m_step(
-    template: ItemModel,
-    params: Float[Any, "items params"],
-    counts: Float[Any, "contrasts nodes items"],
-    totals: Any,
-    constraints: Constraints,
-    item_weights: Float[Any, " items"],
-    tied: tuple[int, ...],
-    n_steps: Any,
-    nodes: Float[Any, "nodes *dims"] | None = None,
+    data: CompleteData, item_weights: Float[Any, " items"], tied: tuple[int, ...], n_steps: Any
 ) -> MStep:
     """Maximise the expected log-posterior of all items by ``n_steps`` damped Newton steps.
 
     Args:
-        template: the items (their parameters are not used).
-        params: where to start.
-        counts: expected sums of the statistics at the nodes.
-        totals: expected number of subjects at the nodes, (nodes,) or (nodes, items).
-        constraints: priors, fixed parameters, bounds.
+        data: the items (parameters: where to start) and their expected counts.
         item_weights: 1 for items that tied parameters are estimated from, 0 for the others.
-        tied: columns of ``params`` that all items share.
+        tied: columns of the parameters that all items share.
         n_steps: number of steps.
-        nodes: abilities at which the counts are given; the common grid by default.
 
     Returns:
-        The new parameters; no item's objective is below that of ``params`` (for tied
-        parameters: the sum over the items of weight 1).
+        The new parameters; no item's objective is below that of the start (for tied parameters:
+        the sum over the items of weight 1).
     """
+    template, params, constraints = data.template, data.params, data.constraints
     xp = namespace(params)
 
     def better(new: Any, old: Any) -> Any:
@@ -567,7 +568,7 @@ def m_step(
 
     def body(carry: tuple[Any, Any, _State]) -> tuple[Any, Any, _State]:
         number, _, state = carry
-        terms = penalised_terms(template, state.candidate, counts, totals, constraints, nodes, near)
+        terms = penalised_terms(data._replace(params=state.candidate), near)
         up, is_first = better(terms[0], state.value), number == 0
         accepted: Any = _where(up, (state.candidate, *terms), state[:4])
         damping = xp.where(up, 0.3 * state.damping, xp.maximum(10 * state.damping, 0.1))

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import SMALL, jit
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.em.covariance import (
-    CompleteData,
     Covariance,
     Curvature,
     complete_information,
@@ -133,9 +132,8 @@ class Multidimensional(Curvature):
             outer = self.outer_products(full=True)
         sums = sums_at(problem, EMState.of(point, self.belief))
         if sums.information is None:
-            complete = complete_information(
-                CompleteData.of(problem, point.params, sums.belief, sums.theta)
-            )
+            data = problem.complete_data(point.params, sums.belief, sums.theta)
+            complete = complete_information(data)
         else:
             complete = with_priors(sums.information, point.params, problem.constraints)
         population: Any = 0.0
@@ -195,7 +193,7 @@ class Multidimensional(Curvature):
         constraints = self.problem.constraints
         if sums.gradient is not None:
             return np.asarray(sums.gradient) + np.asarray(prior_slopes(params, constraints)[0])
-        return item_gradient(CompleteData.of(self.problem, params, sums.belief, sums.theta))
+        return item_gradient(self.problem.complete_data(params, sums.belief, sums.theta))
 
     def _differenced(self, which: Any = True) -> FloatArray:
         """Minus the derivative of the score; 0 for parameters that are not free, and for others.

@@ -11,8 +11,9 @@ from jaxtyping import Array, Float
 
 from irtcat._common.precision import LARGE
 from irtcat._common.types import BoolArray, FloatArray
-from irtcat.fitting.em.m_step import Constraints
+from irtcat.fitting.em.m_step import CompleteData, Constraints
 from irtcat.latent import (
+    EStep,
     EStepProgram,
     ExpectedSums,
     Layout,
@@ -258,6 +259,11 @@ class Problem(NamedTuple):
     def items(self, params: FloatArray | Array) -> PackedItems:
         """The items with these parameters."""
         return PackedItems(self.template, params, self.item_weights)
+
+    def complete_data(self, params: Any, belief: EStep, nodes: Any) -> CompleteData:
+        """The items with these parameters, and their counts of an E-step at these nodes."""
+        counts, totals = belief.counts, belief.totals
+        return CompleteData(self.template, params, counts, totals, self.constraints, nodes)
 
     def layouts(self, mean: FloatArray, sd: FloatArray) -> list[Layout]:
         """The layout of each block of rows for posteriors of one ability."""

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray
 from irtcat.fitting.em.covariance import (
-    CompleteData,
     Covariance,
     Curvature,
     complete_information,
@@ -92,7 +91,7 @@ class OneAbility(Curvature):
         if information_in_numpy(problem.template, self.point.params, self.belief.counts):
             problem, fill = problem._replace(fill=NO_FILL), NO_FILL
         wide, belief = problem.filled(), fill.sums(ExpectedSums(self.belief, self.nodes)).belief
-        data = CompleteData.of(wide, fill.items(self.point.params), belief, self.nodes)
+        data = wide.complete_data(fill.items(self.point.params), belief, self.nodes)
         return np.asarray(fill.cut(complete_information(data)))
 
     def observed(self, sandwich: bool) -> tuple[FloatArray, FloatArray | None]:
@@ -134,7 +133,7 @@ class OneAbility(Curvature):
 
     def item_gradient(self) -> FloatArray:
         """Gradient of the log-posterior by each item's parameters, by Fisher's identity."""
-        data = CompleteData.of(self.problem, self.point.params, self.belief, self.nodes)
+        data = self.problem.complete_data(self.point.params, self.belief, self.nodes)
         return np.asarray(item_gradient(data), float)
 
     def _by_group(self) -> tuple[Any, FloatArray, FloatArray]:
