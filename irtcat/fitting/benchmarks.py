@@ -210,10 +210,8 @@ def fit_benchmarks(
         _on_axis(fits[name].bank, axis, population.mean[axis], sd[axis], correlations)
         for axis, name in enumerate(names)
     ]
-    bank = reduce(lambda one, other: one.join(other), banks)
-    bank = replace(
-        bank, provenance={"model": model, "benchmarks": list(names), "population": chosen}
-    )
+    provenance = {"model": model, "benchmarks": list(names), "population": chosen}
+    bank = replace(reduce(ItemBank.join, banks), provenance=provenance)
     general = np.full(len(names), np.nan)
     if chosen == "general":
         general = _factor(population.covariance)[0] / sd

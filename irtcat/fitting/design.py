@@ -57,10 +57,8 @@ def _constraints(prior: PriorTable, template: ItemModel, design: LatentDesign) -
 
 def check_space(cls: type[ItemModel], specification: Specification[EM]) -> None:
     """Refuse what cannot be fitted with several abilities."""
-    if specification.density is not None and (specification.grouping, specification.anchors) != (
-        None,
-        None,
-    ):
+    alone = specification.grouping is None and specification.anchors is None
+    if specification.density is not None and not alone:
         must = "normal for several groups and with anchors"
         raise argument_error("density", must, specification.density)
     if "slope" not in parameter_names(fitted_form(cls)[0]) or not cls.has_categories:

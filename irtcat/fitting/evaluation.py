@@ -12,7 +12,7 @@ from irtcat._common.precision import choose_precision, precision
 from irtcat._common.types import BoolArray, FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.identification import latent_step, marginal_log_likelihoods
+from irtcat.fitting.em.identification import latent_step, marginal_log_likelihoods, reflected
 from irtcat.fitting.em.priors import prior_table
 from irtcat.fitting.em.start import Start, further_start, starting_point
 from irtcat.fitting.outcome import Ending
@@ -130,12 +130,9 @@ def _oriented(calibrated: Calibrated, template: ItemModel, score: FloatArray) ->
     """The same with higher ability meaning more right answers."""
     if (calibrated.mean - calibrated.mean.mean()) @ (score - score.mean()) >= 0:
         return calibrated
-    signs = np.ones(calibrated.params.shape[1])
-    signs[list(field_columns(template, ["slope"]))] = -1.0
-    covariance = (
-        None if calibrated.covariance is None else calibrated.covariance * np.outer(signs, signs)
-    )
-    return Calibrated(calibrated.params * signs, covariance, -calibrated.mean, calibrated.sd)
+    slopes, covariance = field_columns(template, ["slope"]), Covariance(calibrated.covariance)
+    params, turned = reflected(calibrated.params, slopes, covariance)
+    return Calibrated(params, turned.blocks, -calibrated.mean, calibrated.sd)
 
 
 def finish(

@@ -183,20 +183,17 @@ def _updated(
         without = np.where((answers == 1)[:, :, None], right, wrong)
         without = log_posterior - np.where(np.isnan(answers)[:, :, None], 0.0, without)
         weights = np.exp(without - logsumexp(without, axis=2, keepdims=True))
-        prior_mean = np.column_stack([np.ones(len(positions)), means[positions, columns[-1]]])
+        kept = slice(2 - len(columns), 2)  # without a slope it is 1
+        prior_mean = np.ones((len(positions), 2))
+        prior_mean[:, kept] = means[positions[:, None], columns]
         prior_covariance = np.zeros((len(positions), 2, 2))
         block = np.nan_to_num(np.array(bank.covariance)[positions])
-        if len(columns) == 2:
-            prior_mean[:, 0] = means[positions, columns[0]]
-            prior_covariance[:] = block[:, columns[:, None], columns]
-        else:
-            prior_covariance[:, 1, 1] = block[:, columns[0], columns[0]]
+        prior_covariance[:, kept, kept] = block[:, columns[:, None], columns]
         asymptotes = lower[positions], upper[positions]
         inputs = (prior_mean, prior_covariance, weights, answers, nodes, *asymptotes)
         with precision("float64"):
             posterior = _modes(*(jnp.asarray(value) for value in inputs))
         mode, spread = (np.asarray(value) for value in posterior)
-        kept = slice(0, 2) if len(columns) == 2 else slice(1, 2)
         params[positions[:, None], columns] = mode[:, kept]
         covariance[np.ix_(positions, columns, columns)] = spread[:, kept, kept]
     return replace(bank, model=unpack(bank.model, params), covariance=covariance)

@@ -58,13 +58,9 @@ DIRECTIONS = 256
 
 def _edges(dims: int) -> FloatArray:
     """All (+-1, +-1, 0, ...) / sqrt 2."""
-    out = []
-    for i, j in itertools.combinations(range(dims), 2):
-        for first, second in itertools.product([1.0, -1.0], repeat=2):
-            point = np.zeros(dims)
-            point[i], point[j] = first, second
-            out.append(point / np.sqrt(2))
-    return np.array(out)
+    pairs = itertools.combinations(np.eye(dims) / np.sqrt(2), 2)
+    signs = [*itertools.product([1.0, -1.0], repeat=2)]
+    return np.array([s * one + t * other for one, other in pairs for s, t in signs])
 
 
 def _directions(dims: int, seed: int) -> tuple[FloatArray, FloatArray]:

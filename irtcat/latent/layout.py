@@ -17,23 +17,13 @@ SHARED_BYTES = 2**20
 """From this size on rows share their memory with the device."""
 
 
-class Cells(NamedTuple):
-    """The input of `ItemModel.sufficient_statistics`.
-
-    Attributes:
-        x: subjects x items: int8 codes (-1 missing), float32 fractions (NaN missing), or counts
-            of trials packed in int32.
-        has_missing: whether they need a mask (or weights).
-    """
-
-    x: np.ndarray
-    has_missing: bool
-
-
 def cells_of(
     model: ItemModel | type[ItemModel], responses: Responses, trials: np.ndarray | None = None
-) -> Cells:
-    """The responses in the form that the item model reads.
+) -> tuple[np.ndarray, bool]:
+    """The responses in the form that the item model reads, and whether they need a mask.
+
+    These are the input of `ItemModel.sufficient_statistics`: subjects x items, int8 codes (-1
+    missing), float32 fractions (NaN missing), or counts of trials packed in int32.
 
     Args:
         model: stacked items, or their class where they have no parameters yet.
@@ -48,10 +38,10 @@ def cells_of(
             trials = np.asarray(model.trials)  # type: ignore[union-attr]
         n = _trials(responses)
         k = np.rint(np.nan_to_num(_as_fractions(responses.values)) * n)
-        return Cells(pack_counts(k, n), bool((n != trials).any()))
+        return pack_counts(k, n), bool((n != trials).any())
     if model.is_density:
-        return Cells(_as_fractions(responses.values), responses.has_missing)
-    return Cells(responses.values, responses.has_missing)
+        return _as_fractions(responses.values), responses.has_missing
+    return responses.values, responses.has_missing
 
 
 def _as_fractions(values: np.ndarray) -> np.ndarray:

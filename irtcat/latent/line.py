@@ -231,10 +231,10 @@ def _mode(
     return nodes[best] + shift, 1 / jnp.sqrt(curvature)
 
 
-def local_quadrature(
-    log_lik: Float[Any, "rows window"], left: Float[Any, ""], rounds: int, prior: Prior = STANDARD
-) -> tuple[Float[Any, "rows points"], Float[Any, "rows points"], Any, Any, Any]:
-    """Integrate each row's posterior on local nodes.
+def place_locally(
+    log_lik: Float[Any, "rows window"], left: Float[Any, ""], rounds: int, prior: Prior
+) -> tuple[Float[Any, " rows"], Float[Any, " rows"]]:
+    """Middle and unit (an SD) of each row's nodes at the last of several placements.
 
     Args:
         log_lik: log-likelihood on the window's grid nodes.
@@ -242,21 +242,6 @@ def local_quadrature(
         rounds: number of placements of the nodes: first by the curvature at the mode, then by the
             posterior moments.
         prior: each row's population.
-
-    Returns:
-        Nodes, posterior weights, the log of the normaliser, and for the transpose of the
-        interpolation the stencils' nodes and weights.
-    """
-    mean, sd = place_locally(log_lik, left, rounds, prior)
-    return integrate_locally(log_lik, left, mean, sd, jnp.asarray(Z_NODES, log_lik.dtype), prior)
-
-
-def place_locally(
-    log_lik: Float[Any, "rows window"], left: Float[Any, ""], rounds: int, prior: Prior
-) -> tuple[Float[Any, " rows"], Float[Any, " rows"]]:
-    """Middle and unit (an SD) of each row's nodes at the last of several placements.
-
-    The arguments are those of `local_quadrature`, which integrates on these nodes.
     """
     z = jnp.asarray(Z_NODES, log_lik.dtype)
     mean, sd = _mode(log_lik, left, prior)
@@ -276,7 +261,12 @@ def integrate_locally(
     z: Float[Any, " points"],
     prior: Prior = STANDARD,
 ) -> tuple[Float[Any, "rows points"], Float[Any, "rows points"], Any, Any, Any]:
-    """Integrate each row's posterior on the nodes ``mean + sd * z`` (see `local_quadrature`)."""
+    """Integrate each row's posterior on the nodes ``mean + sd * z`` (see `place_locally`).
+
+    Returns:
+        Nodes, posterior weights, the log of the normaliser, and for the transpose of the
+        interpolation the stencils' nodes and weights.
+    """
     window = log_lik.shape[1]
     theta = mean[:, None] + sd[:, None] * z
     theta = jnp.clip(theta, left, left + (window - 1) * SPACING)
@@ -375,10 +365,10 @@ def _numpy_posterior(post, log_prior, nodes):
 def _window_block(statistics, mask, curves, first, window, prior):
     """Posterior of a block on its subjects' local nodes, spread back to the window."""
     log_lik, at_middle = window_likelihood(statistics, mask, curves, first, window)
-    left = first * SPACING - LIMIT
-    theta, weight, log_z, index, stencil = local_quadrature(
-        log_lik, left.astype(log_lik.dtype), rounds=2, prior=prior
-    )
+    left = (first * SPACING - LIMIT).astype(log_lik.dtype)
+    mean, sd = place_locally(log_lik, left, rounds=2, prior=prior)
+    z = jnp.asarray(Z_NODES, log_lik.dtype)
+    theta, weight, log_z, index, stencil = integrate_locally(log_lik, left, mean, sd, z, prior)
     rows = jnp.arange(log_lik.shape[0], dtype=jnp.int32)[:, None, None]
     post = jnp.zeros_like(log_lik).at[rows, index].add(weight[..., None] * stencil)
     return post, jnp.stack([*_moments(theta, weight), log_z + at_middle])

@@ -212,31 +212,20 @@ def _answer_products(
     return out.swapaxes(2, 3).reshape(left.shape[1] * n_basis, -1)
 
 
-class _PairMoments(NamedTuple):
-    """Of a pair of abilities, times the rows' weights; mass is summed over rows.
-
-    Attributes:
-        mass: probabilities of the pairs of nodes.
-        given_second: E[b of the first ability] where the second one is at each of its nodes, and
-            the probabilities of these.
-        given_first: the same with the abilities exchanged.
-        products: E[b b'] of the two.
-    """
-
-    mass: Float[Any, "line line"]
-    given_second: Float[Any, "rows line basis"]
-    given_first: Float[Any, "rows line basis"]
-    products: Float[Any, "rows basis basis"]
-
-
 def _pair_moments(
     factors: Float[Any, "dims rows line"],
     ratio: Float[Any, "outer line"],
     scale: Float[Any, " rows"],
     basis: Float[Any, "dims line basis"],
     pair: tuple[int, int],
-) -> _PairMoments:
-    """The moments of two abilities; ``scale`` is the rows' weights over their normalisers."""
+) -> tuple[Any, Any, Any, Any]:
+    """Moments of two abilities; ``scale`` is the rows' weights over their normalisers.
+
+    Returns:
+        The probabilities of the pairs of nodes, summed over rows. E[b of the first ability] where
+        the second one is at each of its nodes, and the probabilities of these, rows x line x basis;
+        the same with the abilities exchanged. E[b b'] of the two, rows x basis x basis.
+    """
     (a, b), xp, grid = pair, namespace(factors), _between(factors, ratio, pair)
     left, right = factors[a] * scale[:, None], factors[b]
     if grid.ndim == 3:
@@ -247,7 +236,7 @@ def _pair_moments(
         mass = (left.T @ right) * grid
         given_second = xp.moveaxis((left * basis[a].T[:, None]) @ grid, 0, 2) * right[..., None]
         given_first = xp.moveaxis((right * basis[b].T[:, None]) @ grid.T, 0, 2) * left[..., None]
-    return _PairMoments(mass, given_second, given_first, given_second.swapaxes(1, 2) @ basis[b])
+    return mass, given_second, given_first, given_second.swapaxes(1, 2) @ basis[b]
 
 
 def canonical_line_covariance(
@@ -287,10 +276,11 @@ def canonical_line_covariance(
         return by_answer.swapaxes(1, 2).reshape(-1, size)
 
     for a, b in itertools.combinations(range(dims), 2):
-        pair = _pair_moments(factors, ratio, weights * xp.exp(-here.log_z), tables.basis, (a, b))
-        first, second = given(answers[a], pair.given_second), given(answers[b], pair.given_first)
-        block = _answer_products(answers[a], answers[b], pair.products)
-        block = block + by_node[a].T @ pair.mass @ by_node[b]
+        scale = weights * xp.exp(-here.log_z)
+        mass, *moments, products = _pair_moments(factors, ratio, scale, tables.basis, (a, b))
+        first, second = given(answers[a], moments[0]), given(answers[b], moments[1])
+        block = _answer_products(answers[a], answers[b], products)
+        block = block + by_node[a].T @ mass @ by_node[b]
         blocks[a, b] = block - first @ by_node[b] - (second @ by_node[a]).T
     total = _symmetric(blocks, dims) - flat.T @ (weights[:, None] * flat)
     return total.reshape(dims, n_numbers, dims, n_numbers)

@@ -84,8 +84,8 @@ def _density_posterior(task: ScoringTask, population: Population) -> Posterior:
         log_prior = np.log(population.weights)
     with precision(task.dtype) as dtype:
         model = in_precision(task.bank.model, dtype)
-        cells = cells_of(task.bank.model, task.responses)
-        log_lik = log_likelihoods(model, cells.x, nodes.astype(dtype), cells.has_missing)
+        x, has_missing = cells_of(task.bank.model, task.responses)
+        log_lik = log_likelihoods(model, x, nodes.astype(dtype), has_missing)
     log_post = np.asarray(log_lik, float) + log_prior
     top = log_post.max(axis=1, keepdims=True)
     weights = np.exp(log_post - top)
@@ -127,7 +127,7 @@ def _point(task: ScoringTask, kind: str) -> AbilityEstimate:
     z = ndtri(0.5 + task.level / 2)
     drop = z**2 / 2  # half the chi-squared quantile, df = 1
     with precision(task.dtype) as dtype:
-        x = cells_of(task.bank.model, task.responses).x
+        x, _ = cells_of(task.bank.model, task.responses)
         out = point_estimates(task.bank.model, x, kind, task.theta_bounds, prior, drop, dtype)
     information = np.where(out.information > 0, out.information, out.expected)
     with np.errstate(divide="ignore"):

@@ -11,6 +11,7 @@ from irtcat import VI, InputError, ItemBank, Responses, fit
 from irtcat.fitting.vi import ascent
 from irtcat.fitting.vi.ascent import (
     Cells,
+    Problem,
     _cell_values,
     expected_cells,
     expected_rows,
@@ -223,7 +224,10 @@ def test_prior_and_entropy_is_minus_the_divergence(wide):
     template, guide = small_guide(True)
     chart = Chart.of(template, True)
     prior = NormalPrior(jnp.asarray([0.1, -0.2]), jnp.asarray([0.7, 2.0]))
-    found = float(prior_and_entropy(guide, chart, prior, (), False))
+    none, nothing = jnp.zeros((1, 0), jnp.int32), jnp.zeros((1, 0))
+    cells = Cells(none, none, nothing, nothing)
+    problem = Problem(template, cells, prior, chart, (), False, False)
+    found = float(prior_and_entropy(problem, guide))
     theta_sd = np.exp(guide.log_sd)
     expected = (0.5 * (theta_sd**2 + guide.theta**2 - 1) - guide.log_sd).sum()
     inverse = np.diag(np.asarray(prior.sd) ** -2.0)

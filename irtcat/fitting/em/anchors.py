@@ -1,7 +1,7 @@
 """Anchor items: which parameters are fixed, the scale that they define, and their bank's rows."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,13 +18,6 @@ from irtcat.scoring import match, posterior, standardised
 
 SAMPLE = 4_000_000
 """Maximum number of responses (minimum 100 subjects) used to guess the first population."""
-
-
-class ScaleMap(NamedTuple):
-    """One scale in terms of another: z = mean + sd * theta."""
-
-    mean: float
-    sd: float
 
 
 @dataclass(frozen=True)
@@ -44,12 +37,12 @@ class Anchors:
         """Which parameters are known."""
         return ~np.isnan(self.params)
 
-    def first_population(self, responses: Any, dtype: np.dtype) -> ScaleMap:
+    def first_population(self, responses: Any, dtype: np.dtype) -> tuple[float, float]:
         """Population mean and SD on the scale of the anchors, by EM on a sample of subjects."""
         bank, matched = match(self.bank, responses)
         rows = np.flatnonzero(matched.answered)
         if len(rows) == 0:
-            return ScaleMap(bank.population.mean, bank.population.sd)
+            return bank.population.mean, bank.population.sd
         most = max(100, SAMPLE // matched.n_items)
         x = matched.values[rows[:: -(-len(rows) // most)]]
         mean, sd = bank.population.mean, bank.population.sd
@@ -64,7 +57,7 @@ class Anchors:
             mean, sd = mean + sd * shift, max(sd * factor, 1e-3)
             if abs(shift) < 0.02 and abs(factor - 1) < 0.02:
                 break
-        return ScaleMap(float(mean), float(sd))
+        return float(mean), float(sd)
 
 
 def check_anchors(bank: ItemBank, responses: Responses, cls: type[ItemModel]) -> ItemBank:

@@ -193,16 +193,13 @@ class Checkpoint:
         self.written = time.monotonic()
         if jax.process_index() != 0:
             return
-        groups, others = snapshot.arrays
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(groups)] + [
-            np.asarray(other) for other in others
-        ]
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(snapshot.arrays)]
         meta = {
             **CHECKPOINT.head,
             "iteration": snapshot.iteration,
             "finished": finished,
             "numbers": snapshot.numbers,
-            "present": [group is not None for group in groups],
+            "present": [group is not None for group in snapshot.arrays[0]],
             **self.identity._asdict(),
         }
         arrays: dict[str, Any] = {f"array_{i}": leaf for i, leaf in enumerate(leaves)}

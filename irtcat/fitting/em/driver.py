@@ -344,17 +344,13 @@ class _Guard:
     @property
     def error(self) -> float:
         """Differences of the objective that are within its error."""
-        rounding = self.settings.noise * abs(self.best)
-        return max(rounding, self.measured_error)
+        return max(self.settings.noise * abs(self.best), self.measured_error)
 
     @property
     def is_flat(self) -> bool:
         """Whether the objective changed only by its error in the last iterations."""
         recent = self.trace[-FLAT_ITERATIONS:]
-        if not recent:
-            return False
-        spread = max(recent) - min(recent)
-        return len(recent) == FLAT_ITERATIONS and spread <= self.error
+        return len(recent) == FLAT_ITERATIONS and max(recent) - min(recent) <= self.error
 
     def verdict(self, step: float, gain: float) -> Outcome | None:
         """The reason to stop at the point just accepted; None to continue."""

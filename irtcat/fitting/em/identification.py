@@ -9,7 +9,6 @@ from jaxtyping import Array
 
 from irtcat._common.compilation import jit
 from irtcat._common.types import FloatArray, IntArray
-from irtcat.fitting.em.anchors import ScaleMap
 from irtcat.fitting.em.checkpoint import Checkpoint
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.driver import Ended, Settings, run_em
@@ -50,9 +49,8 @@ class Latent(NamedTuple):
     sd: float = 1.0
 
 
-def _moved(problem: Problem, point: EMPoint, by: ScaleMap) -> tuple[Problem, EMPoint]:
-    """Items, populations and grid on the scale theta, converted from the grid's scale z."""
-    mean, sd = by
+def _moved(problem: Problem, point: EMPoint, mean: float, sd: float) -> tuple[Problem, EMPoint]:
+    """Items, populations and grid on the scale theta, from the grid's z = mean + sd * theta."""
     transform = _as_transform(-mean / sd, 1 / sd, problem.dtype)
     point = _rescaled(problem.template, point, _as_transform(mean, sd, problem.dtype))
     return problem._replace(rule=problem.rule._replace(transform=transform)), point
@@ -126,7 +124,11 @@ def is_covered(problem: Problem, point: EMPoint) -> bool:
 
 
 def start_on_scale(
-    problem: Problem, start: Start, fixed: FloatArray, free_scale: bool, known: ScaleMap | None
+    problem: Problem,
+    start: Start,
+    fixed: FloatArray,
+    free_scale: bool,
+    known: tuple[float, float] | None,
 ) -> tuple[Problem, EMState]:
     """Problem and first state on the scale of the iterations.
 
@@ -136,7 +138,7 @@ def start_on_scale(
         fixed: parameters that are known; NaN for the others.
         free_scale: whether the scale is that of the pooled subjects until the end (parameter
             expansion); otherwise it is the reference group's, or the anchors'.
-        known: population on the anchors' scale; None without anchors.
+        known: mean and SD of the population on the anchors' scale; None without anchors.
 
     Returns:
         Problem and state; a problem without groups and anchors is unchanged.
@@ -153,7 +155,8 @@ def start_on_scale(
     if known is None:
         problem, point = _with_standard_reference(problem, point)
     else:
-        problem, point = _moved(problem, point, ScaleMap(-known.mean / known.sd, 1 / known.sd))
+        mean, sd = known
+        problem, point = _moved(problem, point, -mean / sd, 1 / sd)
     values = np.nan_to_num(fixed).astype(problem.dtype)
     point = point._replace(params=jnp.where(np.isnan(fixed), point.params, values))
     return recentred(problem, EMState.on_line(point, start.mean, start.sd), 1.2)
@@ -188,7 +191,7 @@ def run_covered(
 def _with_standard_reference(problem: Problem, point: EMPoint) -> tuple[Problem, EMPoint]:
     """The scale on which the first group has N(0, 1) by definition, without rounding."""
     mean, log_sd = map(float, np.asarray(point.population)[0])
-    problem, point = _moved(problem, point, ScaleMap(mean, float(np.exp(log_sd))))
+    problem, point = _moved(problem, point, mean, float(np.exp(log_sd)))
     design = problem.population._replace(first_is_free=False)
     population = np.where(design.estimated, np.asarray(point.population), 0.0)
     return problem._replace(population=design), point._replace(population=population)

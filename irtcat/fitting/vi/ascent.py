@@ -176,28 +176,6 @@ def _cell_values(
     return jax.vmap(one)(items, jnp.stack(columns, -1), theta, cells.value)
 
 
-def prior_and_entropy(
-    guide: Guide, chart: Chart, prior: NormalPrior, learned: tuple[int, ...], theta_learned: bool
-) -> Float[Array, ""]:
-    """Minus the Kullback-Leibler terms of the bound: expected log-priors, and the entropy."""
-    mean, factor = item_factors(guide, chart)
-    variance = (factor**2).sum(-1)
-    theta_variance = jnp.exp(2 * guide.log_sd)
-    if theta_learned:
-        total = learned_log_prior(guide.theta, theta_variance)[0]
-    else:
-        zero, one = jnp.zeros((), mean.dtype), jnp.ones((), mean.dtype)
-        total = normal_log_prior(guide.theta, theta_variance, zero, one)
-    for column in range(mean.shape[1]):
-        rows = slice(1) if column in chart.tied else slice(None)
-        moments = mean[rows, column], variance[rows, column]
-        if column in learned:
-            total += learned_log_prior(*moments)[0]
-        else:
-            total += normal_log_prior(*moments, prior.mean[column], prior.sd[column])
-    return total + guide_entropy(guide, chart)
-
-
 SHRINK, SMALLEST_RATE = 0.25, 0.01
 """Factor of the learning rate when a round gains too little, and the rate at which rounds end."""
 
@@ -258,20 +236,6 @@ class Problem:
         return int(self.batches.weight.shape[0])
 
 
-class Ascent(NamedTuple):
-    """Result of the ascent.
-
-    Attributes:
-        guide: the average of the last round's iterates.
-        elbo: its bound over all data.
-        ending: how it ended (see `climb`); its trace has the average bound of each round.
-    """
-
-    guide: Guide
-    elbo: float
-    ending: Ending
-
-
 def _expected(problem: Problem, guide: Guide, at: Array) -> Array:
     """Expected log-likelihood of one batch."""
     template, chart, batches = problem.template, problem.chart, problem.batches
@@ -281,11 +245,25 @@ def _expected(problem: Problem, guide: Guide, at: Array) -> Array:
     return expected_cells(template, guide, chart, jax.tree.map(lambda leaf: leaf[at], batches))
 
 
-def _prior_and_entropy(problem: Problem, guide: Guide) -> Array:
-    """The part of the bound that does not depend on the responses."""
-    return prior_and_entropy(
-        guide, problem.chart, problem.prior, problem.learned, problem.theta_learned
-    )
+def prior_and_entropy(problem: Problem, guide: Guide) -> Float[Array, ""]:
+    """Minus the Kullback-Leibler terms of the bound: expected log-priors, and the entropy."""
+    chart, prior = problem.chart, problem.prior
+    mean, factor = item_factors(guide, chart)
+    variance = (factor**2).sum(-1)
+    theta_variance = jnp.exp(2 * guide.log_sd)
+    if problem.theta_learned:
+        total = learned_log_prior(guide.theta, theta_variance)[0]
+    else:
+        zero, one = jnp.zeros((), mean.dtype), jnp.ones((), mean.dtype)
+        total = normal_log_prior(guide.theta, theta_variance, zero, one)
+    for column in range(mean.shape[1]):
+        rows = slice(1) if column in chart.tied else slice(None)
+        moments = mean[rows, column], variance[rows, column]
+        if column in problem.learned:
+            total += learned_log_prior(*moments)[0]
+        else:
+            total += normal_log_prior(*moments, prior.mean[column], prior.sd[column])
+    return total + guide_entropy(guide, chart)
 
 
 def _unwhiten(centre: Guide, scale: Guide, v: Guide) -> Guide:
@@ -308,7 +286,7 @@ def _optimise_scale(problem: Problem, guide: Guide) -> Guide:
     """
 
     def bound(move: Array) -> Array:
-        return _prior_and_entropy(problem, moved_guide(guide, problem.chart, move[0], move[1]))
+        return prior_and_entropy(problem, moved_guide(guide, problem.chart, move[0], move[1]))
 
     dtype = guide.theta.dtype
     around = jnp.asarray([[0, 0], [1, 0], [0, 1], [-1, 0], [0, -1]], dtype) * PROBE
@@ -344,7 +322,7 @@ def _round(
 
     def loss(v: Guide, at: Array) -> Array:
         here = _unwhiten(centre, scale, v)
-        return -n_batches * _expected(problem, here, at) - _prior_and_entropy(problem, here)
+        return -n_batches * _expected(problem, here, at) - prior_and_entropy(problem, here)
 
     def step(carry: tuple[Guide, Guide, Any], at: Array):
         v, average, state = carry
@@ -371,7 +349,7 @@ def bound_of(problem: Problem, guide: Guide) -> Array:
         return total + _expected(problem, guide, at), None
 
     fit = jax.lax.scan(add, jnp.zeros((), guide.theta.dtype), jnp.arange(problem.n_batches))[0]
-    return fit + _prior_and_entropy(problem, guide)
+    return fit + prior_and_entropy(problem, guide)
 
 
 def climb(
@@ -380,7 +358,7 @@ def climb(
     solver: VI,
     tolerance: float,
     progress: Callable[[int, float, float], None] | None,
-) -> Ascent:
+) -> tuple[Guide, float, Ending]:
     """Climb the bound by Adam, in rounds of whole passes over the data.
 
     The rate is in units of the guide's own SDs. When a round's average bound is less than 1 (or
@@ -432,7 +410,7 @@ def climb(
     if ending.outcome is Outcome.OUT_OF_ITERATIONS:
         ending = ending._replace(outcome=Outcome.OUT_OF_STEPS)
     ending = ending._replace(n_iterations=ending.n_iterations * per_round)
-    return Ascent(average, float(bound_of(problem, average)), ending)
+    return average, float(bound_of(problem, average)), ending
 
 
 FULL_BATCH, BATCH = 2**22, 2**20
@@ -443,23 +421,23 @@ SPARSE_SHARE, LONG_TEST = 0.03, 100
 items; otherwise of subjects."""
 
 
+def _in_batches(order: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers in batches of this size, filled up with 0, and weights of 0 for what was added."""
+    shape = -(-len(order) // size), size
+    numbers, weight = np.zeros(shape, np.int32), np.zeros(shape)
+    numbers.flat[: len(order)], weight.flat[: len(order)] = order, 1.0
+    return numbers, weight
+
+
 def _row_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Rows:
     """Batches of subjects; one batch where the responses are few."""
     n, n_items = x.shape
     if size is None:
         size = x.size if x.size <= FULL_BATCH else BATCH
     per_batch = int(np.clip(size // n_items, 1, n))
-    n_batches = -(-n // per_batch)
-    order = np.arange(n) if n_batches == 1 else np.random.default_rng(seed).permutation(n)
-    rows = np.zeros(n_batches * per_batch, np.int32)
-    weight = np.zeros(len(rows))
-    rows[:n], weight[:n] = order, 1.0
-    shape = n_batches, per_batch
-    return Rows(
-        rows_on_device(x),
-        jnp.asarray(rows.reshape(shape)),
-        jnp.asarray(weight.reshape(shape), dtype),
-    )
+    order = np.arange(n) if per_batch == n else np.random.default_rng(seed).permutation(n)
+    rows, weight = _in_batches(order, per_batch)
+    return Rows(rows_on_device(x), jnp.asarray(rows), jnp.asarray(weight, dtype))
 
 
 def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -> Cells:
@@ -469,19 +447,10 @@ def _cell_batches(x: np.ndarray, size: int | None, seed: int, dtype: np.dtype) -
     n = len(subject)
     if size is None:
         size = n if n <= FULL_BATCH else BATCH
-    size = min(size, n)
-    order = np.random.default_rng(seed).permutation(n)
-    n_batches = -(-n // size)
-    order = np.concatenate([order, np.zeros(n_batches * size - n, order.dtype)])
-    weight = (np.arange(len(order)) < n).astype(float)
-    subject, item = subject[order], item[order]
-    shape = n_batches, size
-    return Cells(
-        jnp.asarray(subject.reshape(shape)),
-        jnp.asarray(item.reshape(shape)),
-        jnp.asarray(x[subject, item].reshape(shape), dtype),
-        jnp.asarray(weight.reshape(shape), dtype),
-    )
+    at, weight = _in_batches(np.random.default_rng(seed).permutation(n), min(size, n))
+    subject, item = subject[at], item[at]
+    value = jnp.asarray(x[subject, item], dtype)
+    return Cells(jnp.asarray(subject), jnp.asarray(item), value, jnp.asarray(weight, dtype))
 
 
 def _cells_are_cheaper(shape: tuple[int, ...], share: float, n_params: int) -> bool:

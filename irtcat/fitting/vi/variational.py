@@ -11,7 +11,7 @@ of the batches is random. See `irtcat.fitting.vi.ascent` and `fitting.vi.ascent`
 
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,15 +52,6 @@ ROUNDING = {"float64": 1e-12, "float32": 3e-7}
 BATCH_NOISE = 1e-5
 
 
-class _Priors(NamedTuple):
-    """Priors by column, which of them are learned, and how the result states them."""
-
-    table: NormalPrior
-    learned: tuple[int, ...]
-    theta_learned: bool
-    stated: dict[str, tuple[float, float]]
-
-
 def _names(template: ItemModel, chart: Chart) -> list[str]:
     """Names of the coordinates, in the order of the columns."""
     names = list(column_names(template))
@@ -69,8 +60,15 @@ def _names(template: ItemModel, chart: Chart) -> list[str]:
     return names
 
 
-def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> _Priors:
-    """Resolve "hierarchical", "vague" or a mapping of coordinate -> (mean, SD)."""
+def _priors(
+    choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype
+) -> tuple[NormalPrior, tuple[int, ...], bool, dict[str, tuple[float, float]]]:
+    """Resolve "hierarchical", "vague" or a mapping of coordinate -> (mean, SD).
+
+    Returns:
+        Priors by column, which of them are learned, whether that of the abilities is, and how the
+        result states the others.
+    """
     names = _names(template, chart)
     choice = "hierarchical" if choice is None else choice
     by_name: dict[str, Any] = {}
@@ -99,7 +97,7 @@ def _priors(choice: Any, template: ItemModel, chart: Chart, dtype: np.dtype) -> 
     learned = tuple(c for c in learnable if hierarchical and c not in chart.tied)
     table = NormalPrior(jnp.asarray(pairs[:, 0], dtype), jnp.asarray(pairs[:, 1], dtype))
     fixed = {name: stated[name] for c, name in enumerate(names) if c not in learned}
-    return _Priors(table, learned, hierarchical, fixed)
+    return table, learned, hierarchical, fixed
 
 
 def _start_guide(start: Start, chart: Chart, dtype: np.dtype) -> Guide:
@@ -180,15 +178,17 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
     x, template, start = prepared.rows, prepared.template, prepared.start
     with precision(prepared.precision) as dtype:
         chart = Chart.of(template, prepared.positive)
-        priors = _priors(specification.priors, template, chart, dtype)
+        prior, learned, theta_learned, stated = _priors(
+            specification.priors, template, chart, dtype
+        )
         share = float(start.item_n.sum()) / x.size
         problem = Problem(
             template=template,
             batches=batches_of(x, share, solver, dtype, start.params.shape[1]),
-            prior=priors.table,
+            prior=prior,
             chart=chart,
-            learned=priors.learned,
-            theta_learned=priors.theta_learned,
+            learned=learned,
+            theta_learned=theta_learned,
             has_missing=prepared.has_missing,
         )
         guide = _start_guide(start, chart, dtype)
@@ -198,22 +198,22 @@ def fit_vi(responses: Responses, cls: type[ItemModel], specification: Specificat
         report = specification.progress
         if isinstance(report, FitProgress):  # its rates do not tell how many steps are left
             report = FitProgress(report.report, solver.steps)
-        ended = climb(problem, guide, solver, max(tolerance, noise), report)
-        calibrated = _standardised(template, chart, ended.guide)
+        guide, elbo, ending = climb(problem, guide, solver, max(tolerance, noise), report)
+        calibrated = _standardised(template, chart, guide)
         names = _names(template, chart)
-        hyper = _hyper(ended.guide, chart, priors.learned, names) if priors.theta_learned else {}
+        hyper = _hyper(guide, chart, learned, names) if theta_learned else {}
     choice = specification.priors if isinstance(specification.priors, str) else "hierarchical"
     return finish(
         prepared,
         calibrated,
-        priors=priors.stated,
+        priors=stated,
         method="vi",
         standard_errors="guide",
         details={
-            "elbo": ended.elbo,
+            "elbo": elbo,
             "prior_kind": "stated" if isinstance(specification.priors, Mapping) else choice,
             "learned_priors": hyper,
         },
-        log_posterior=ended.elbo,
-        ending=ended.ending,
+        log_posterior=elbo,
+        ending=ending,
     )
