@@ -131,10 +131,8 @@ def _unused_note(bank: ItemBank) -> str:
     )
 
 
-def _repeats_note(responses: Responses | ResponseSource) -> str:
+def _repeats_note(responses: Responses) -> str:
     """The note on subjects who are probably an earlier one again (see `suspect_repeats`)."""
-    if isinstance(responses, ResponseSource):
-        return ""
     rows = suspect_repeats(responses.values, responses.subject_ids, responses.trials)
     if not len(rows):
         return ""
@@ -146,10 +144,8 @@ def _repeats_note(responses: Responses | ResponseSource) -> str:
     )
 
 
-def _rare_note(responses: Responses | ResponseSource) -> str:
+def _rare_note(responses: Responses) -> str:
     """The note on cells with a code that hardly any other has."""
-    if isinstance(responses, ResponseSource):
-        return ""
     cells = rare_cells(responses.values, responses.subject_ids, responses.item_ids, responses.codes)
     return f"Hardly used: {'; '.join(cells)}. Check these responses." if cells else ""
 
@@ -191,7 +187,9 @@ def with_notes(result: Fit, specification: Specification[Any]) -> Fit:
         _few_note(result, specification),
         _bounds_note(bank),
     ]
-    notes += [_repeats_note(result.responses), _rare_note(result.responses), _unused_note(bank)]
+    if not isinstance(result.responses, ResponseSource):
+        notes += [_repeats_note(result.responses), _rare_note(result.responses)]
+    notes.append(_unused_note(bank))
     statistics = bank.statistics
     if specification.theta is None:
         blocks = _blocks(result, specification)

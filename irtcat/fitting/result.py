@@ -306,13 +306,13 @@ class Fit:
         With groups, each subject's prior is the population of its group; with subject features it
         is what these say of the subject; with an estimated density it is that density.
         """
+        known: dict[str, Any] = {}
         if self.grouping is not None:
             labels = np.array(self.grouping.labels, dtype=object)[self.grouping.codes]
-            return score(self.bank, self.responses, groups=list(labels), precision=self.precision)
-        if self.subject_prior is not None:
-            mean, sd = self.subject_prior
-            return score(self.bank, self.responses, prior=(mean, sd), precision=self.precision)
-        return score(self.bank, self.responses, precision=self.precision)
+            known = {"groups": list(labels)}
+        elif self.subject_prior is not None:
+            known = {"prior": tuple(self.subject_prior)}
+        return score(self.bank, self.responses, precision=self.precision, **known)
 
     @property
     def n_subjects(self) -> int:

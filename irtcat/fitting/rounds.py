@@ -104,10 +104,14 @@ class Rounds:
     def __post_init__(self) -> None:
         features, group, problem = self.features, self.group, self.problem
         self.subject_matrix: FloatArray = np.zeros((1, 0))
+        self.subject_layout = Column(np.zeros(0, int), np.zeros(0, bool))
+        weights = np.asarray(problem.weights, float)
         if features.subject is not None:
-            self.subject_matrix = features.subject[1]
+            design, self.subject_matrix = features.subject
+            has_rows = len(np.unique(group[weights > 0]))
+            self.subject_layout = layout_of(design, has_rows, "ability")
         n = len(self.subject_matrix)
-        self.weights = np.bincount(group, np.asarray(problem.weights, float), n)
+        self.weights = np.bincount(group, weights, n)
         # Without subject features the one population is N(0, 1), as without any features.
         self.problem = problem._replace(
             group=None if features.subject is None else jax.device_put(group),
@@ -116,10 +120,6 @@ class Rounds:
         )
         point = EMPoint(self.ended.point.params, jnp.zeros((n, 2), problem.dtype))
         self.ended = self.ended._replace(point=point)
-        self.subject_layout = Column(np.zeros(0, int), np.zeros(0, bool))
-        if features.subject is not None:
-            has_rows = int((self.weights > 0).sum())
-            self.subject_layout = layout_of(features.subject[0], has_rows, "ability")
         self.item_layouts: dict[str, Column] = {}
         self.wide: WideTable | None = None
         if features.item is not None:

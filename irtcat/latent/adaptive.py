@@ -39,7 +39,7 @@ from irtcat._common.types import FloatArray
 from irtcat.latent.e_step import Answers, EStep, ResponseRows, all_placed
 from irtcat.latent.grid import GridQuadrature
 from irtcat.latent.likelihood import log_likelihood
-from irtcat.latent.linear_predictors import Part, PartTerms, part_terms, parts_of
+from irtcat.latent.linear_predictors import Part, part_terms, parts_of
 from irtcat.latent.product import (
     LinePosterior,
     ProductQuadrature,
@@ -48,6 +48,7 @@ from irtcat.latent.product import (
     sums_on_lines,
 )
 from irtcat.models import Asymptotes, ItemModel
+from irtcat.models.links import LinkTerms
 
 MOST_DIMS = 8
 """Beyond, the rule of degree 7 has negative weights, and quasi-random directions are used."""
@@ -201,7 +202,7 @@ class AdaptiveBlock(NamedTuple):
     z: Float[Array, "rows points dims"]
     weight: Float[Array, "rows points"]
     log_z: Float[Array, " rows"]
-    terms: list[PartTerms]
+    terms: list[LinkTerms]
 
 
 def _subject_rotations(statistics: Array, mask: Array | None, rotation_matrices: Array) -> Array:
@@ -230,7 +231,7 @@ def _logistic_terms(
     right: Float[Array, "rows items"],
     mask: Float[Array, "rows items"] | None,
     item_weights: Float[Array, " items"],
-) -> tuple[Float[Array, "rows points"], PartTerms]:
+) -> tuple[Float[Array, "rows points"], LinkTerms]:
     """Log-likelihood and terms of items without asymptotes.
 
     One exponential per response and node: with e = exp(-|eta|) the rest is arithmetic, as
@@ -250,7 +251,7 @@ def _logistic_terms(
     high = (jnp.maximum(eta, 0) * counted).sum(2)
     log_lik = linear_sum - high - _log_product(1 + e * counted)
     expected = s if mask is None else s * mask[:, None]
-    return log_lik, PartTerms(log_lik, [-expected], {(0, 0): expected * t}, offset=right)
+    return log_lik, LinkTerms(log_lik, [-expected], {(0, 0): expected * t}, offset=right)
 
 
 def _axes(
@@ -389,33 +390,25 @@ def moments_of(
     return mean, jnp.einsum("rqd,rqe->rde", centred * weight[:, :, None], centred)
 
 
-@functools.partial(jit, static_argnames=("has_missing",))
+@jit
 def adaptive_posterior(
     model: ItemModel,
-    x: Array,
+    rows: ResponseRows,
     mean: Float[Array, "subjects dims"],
     covariance: Float[Array, "subjects dims dims"],
     rule: AdaptiveQuadrature,
-    chunks: Int[Array, "blocks rows"],
-    *,
-    has_missing: bool,
 ) -> tuple[
     Float[Array, "subjects dims"], Float[Array, "subjects dims dims"], Float[Array, " subjects"]
 ]:
     """Posterior mean and covariance and marginal log-likelihood of each subject (z scale)."""
-    n, n_items = x.shape
-    ones = jnp.ones(n_items, mean.dtype)
-    parts, n_contrasts = parts_of(model), model.n_categories - 1
+    parts, ones = parts_of(model), jnp.ones(rows.x.shape[1], mean.dtype)
 
-    def body(carry: Any, rows: Array) -> tuple[Any, None]:
-        safe = jnp.minimum(rows, n - 1)
-        statistics, mask = model.sufficient_statistics(
-            x[safe], n_contrasts, has_missing, mean.dtype
-        )
-        root = root_of(covariance[safe])
-        block = adaptive_block(parts, statistics, mask, mean[safe], root, rule, ones)
+    def body(carry: Any, numbers: Array) -> tuple[Any, None]:
+        at, statistics, mask, _ = rows.answers(model, numbers)
+        root = root_of(covariance[at])
+        block = adaptive_block(parts, statistics, mask, mean[at], root, rule, ones)
         new = (*moments_of(block.weight, block.z), block.log_z)
-        return all_placed(carry, rows, new), None
+        return all_placed(carry, numbers, new), None
 
     empty = jnp.zeros_like(mean), jnp.zeros_like(covariance), jnp.zeros_like(mean[:, 0])
-    return jax.lax.scan(body, empty, chunks)[0]
+    return jax.lax.scan(body, empty, rows.layout)[0]

@@ -390,37 +390,28 @@ def adaptive_sums(
 
             # An offset is the same at all nodes of a row, so the nodes are summed first.
             weighted_by_row = weighted.reshape(len(at), -1, dims + 1).sum(1)
-            block_sums = [
-                (
-                    [
-                        summed(residual, weighted)
-                        if terms.offset is None
-                        else summed(residual, weighted) + terms.offset.T @ weighted_by_row
-                        for residual in terms.residual
-                    ],
-                    {pair: summed(table, products) for pair, table in terms.weight.items()},
-                )
-                for terms in block.terms
-            ]
+            block_sums = []
+            for terms in block.terms:
+                scores = [summed(residual, weighted) for residual in terms.residual]
+                if terms.offset is not None:
+                    scores = [score + terms.offset.T @ weighted_by_row for score in scores]
+                weights = {pair: summed(table, products) for pair, table in terms.weight.items()}
+                block_sums.append((scores, weights))
             sums = jax.tree.map(jnp.add, sums, block_sums)
             return (sums, moments + products.sum(0), posteriors), None
 
         zeros = []
         for part in parts:
             n_predictors = part.rows.shape[1]
+            scores = [jnp.zeros((n_items, dims + 1), dtype)] * n_predictors
             pairs = part.link.pairs(n_predictors)
-            zeros.append(
-                (
-                    [jnp.zeros((n_items, dims + 1), dtype) for _ in range(n_predictors)],
-                    {pair: jnp.zeros((n_items, n_products), dtype) for pair in pairs},
-                )
-            )
+            zeros.append((scores, dict.fromkeys(pairs, jnp.zeros((n_items, n_products), dtype))))
         carry = (zeros, jnp.zeros(n_products, dtype), posteriors)
         (sums, moments, posteriors), _ = jax.lax.scan(body, carry, rows.layout[group])
         return (sums, _unfolded(moments[None], dims + 1)[:, :, 0]), posteriors
 
-    posteriors: Any = (jnp.zeros((n, dims), dtype), jnp.zeros((n, dims, dims), dtype))
-    posteriors = (*posteriors, jnp.zeros(n, dtype))
+    shapes = (n, dims), (n, dims, dims), (n,)
+    posteriors: Any = tuple(jnp.zeros(shape, dtype) for shape in shapes)
     by_group, polynomials = [], []
     for group in range(design.n_groups):
         (sums, moments), posteriors = group_sums(group, posteriors)

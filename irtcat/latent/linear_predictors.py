@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from irtcat._common.compilation import SMALL, jit, namespace
 from irtcat.models import ItemModel, member_columns, parameter_matrix, unpack
+from irtcat.models.links import LinkTerms
 
 
 def logistic_terms(
@@ -214,23 +215,6 @@ def _arrays_of_parts(template: ItemModel, params: Array) -> tuple[list[Any], lis
     return [part[1:] for part in parts_of(unpack(template, params))], chain_of(template, params)
 
 
-class PartTerms(NamedTuple):
-    """Terms of a part's items at points: log-likelihood, and its derivatives by the predictors.
-
-    Attributes:
-        value: log-likelihood.
-        residual: derivative in each predictor.
-        weight: expected information, by pairs of predictors (m <= n).
-        offset: what is to be added to the residual of each response at all of its points, rows x
-            items; None for 0. Sums over points are then shorter than with an array of all points.
-    """
-
-    value: Float[Any, "..."]
-    residual: list[Any]
-    weight: dict[tuple[int, int], Any]
-    offset: Any | None = None
-
-
 def part_terms(
     part: Part,
     theta: Float[Any, "..."],
@@ -238,7 +222,7 @@ def part_terms(
     mask: Float[Any, "..."],
     *,
     only_values: bool = False,
-) -> PartTerms:
+) -> LinkTerms:
     """The terms of all items at points, 0 for other parts' items.
 
     Args:
@@ -250,7 +234,7 @@ def part_terms(
         only_values: leave out the derivatives.
     """
     arguments = _of_link(part, theta, statistics, mask)
-    return PartTerms(*part.link.terms(*arguments, only_values=only_values))
+    return part.link.terms(*arguments, only_values=only_values)
 
 
 def part_observed(
@@ -280,7 +264,7 @@ def one_answer(template: ItemModel, dtype: np.dtype) -> tuple[np.ndarray, np.nda
 
 
 def scores_of(
-    parts: list[Part], terms: list[PartTerms], chains: list[Array], theta: Float[Array, "... dims"]
+    parts: list[Part], terms: list[LinkTerms], chains: list[Array], theta: Float[Array, "... dims"]
 ) -> Float[Array, "... items params"]:
     """Derivative of each item's log-likelihood at points by its parameters."""
     basis = jnp.concatenate([jnp.ones_like(theta[..., :1]), theta], axis=-1)

@@ -32,17 +32,20 @@ ABSENT = -1e4
 
 
 class LinkTerms(NamedTuple):
-    """The terms of the M-step for all items at all nodes; the derivatives unless left out.
+    """The terms of the M-step for all items at points; the derivatives unless left out.
 
     Attributes:
-        value: expected log-likelihood, nodes x items.
-        residual: its derivative in each predictor, each nodes x items.
+        value: expected log-likelihood, points x items.
+        residual: its derivative in each predictor, each points x items.
         weight: expected information, by pairs of predictors (m <= n); absent pairs are 0.
+        offset: what is to be added to the residual of each response at all of its points, rows x
+            items; None for 0. Sums over points are then shorter than with an array of all points.
     """
 
     value: Any
     residual: Any = ()
     weight: Any = MappingProxyType({})
+    offset: Any = None
 
 
 class Link(abc.ABC):

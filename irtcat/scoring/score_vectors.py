@@ -90,10 +90,8 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
             x, jnp.ones(responses.n_subjects, dtype), chunks, has_missing=has_missing
         )
         if isinstance(rule, AdaptiveQuadrature):
-            first = adaptive_posterior(
-                model, x, modes.mode, modes.covariance, rule, chunks, has_missing=has_missing
-            )
-            out = adaptive_posterior(model, x, *first[:2], rule, chunks, has_missing=has_missing)
+            first = adaptive_posterior(model, rows, modes.mode, modes.covariance, rule)
+            out = adaptive_posterior(model, rows, *first[:2], rule)
         elif n_general < dims:
             specific = np.minimum(n_general + group_items(marks, n_general)[0], dims - 1)
             general = np.tile(np.arange(n_general), (len(specific), 1))

@@ -231,12 +231,7 @@ class Ended(NamedTuple):
 
     def log_likelihood(self, weights: FloatArray) -> float:
         """Marginal log-likelihood of rows with these weights, summed in float64."""
-        return log_likelihood(weights, self.belief)
-
-
-def log_likelihood(weights: FloatArray, belief: Any) -> float:
-    """Marginal log-likelihood of rows with these weights, summed in float64."""
-    return float(weights @ np.asarray(belief.log_z, float))
+        return float(weights @ np.asarray(self.belief.log_z, float))
 
 
 class _Images(NamedTuple):
@@ -405,7 +400,7 @@ def run_em(
             (FIRST_SLACK, FIRST_NEWTON_STEPS) if iteration == 0 else (LATER_SLACK, NEWTON_STEPS)
         )
         update, belief = step_map(problem, state, slack, n_steps, guard.expand)
-        value = log_likelihood(weights, belief) + float(update.log_prior)
+        value = float(weights @ np.asarray(belief.log_z, float)) + float(update.log_prior)
         step = float(update.step)
         if guard.kind == "plain":
             check_finite(value, step, iteration)

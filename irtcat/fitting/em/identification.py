@@ -19,7 +19,7 @@ from irtcat.fitting.em.problem import EMPoint, EMState, Problem
 from irtcat.fitting.em.start import Start
 from irtcat.fitting.outcome import Outcome
 from irtcat.fitting.specification import Progress
-from irtcat.latent import LIMIT, ScaleTransform
+from irtcat.latent import LIMIT, ScaleTransform, line_posteriors
 from irtcat.models import ItemModel, parameter_matrix, steepest_slope, unpack
 from irtcat.scoring import changes_too_fast, posterior
 
@@ -73,9 +73,7 @@ def _by_group(theta: FloatArray, weights: FloatArray, group: IntArray, n: int) -
 
 
 def _as_transform(mean: Any, sd: Any, dtype: np.dtype) -> ScaleTransform:
-    return ScaleTransform(
-        jax.device_put(np.asarray(mean, dtype)), jax.device_put(np.asarray(sd, dtype))
-    )
+    return ScaleTransform(*(jax.device_put(np.asarray(value, dtype)) for value in (mean, sd)))
 
 
 def recentred(problem: Problem, state: EMState, margin: float) -> tuple[Problem, EMState]:
@@ -85,7 +83,7 @@ def recentred(problem: Problem, state: EMState, margin: float) -> tuple[Problem,
     low, high = (mean - reach).min(), (mean + reach).max()
     centre, sd = (low + high) / 2, (high - low) / (2 * LIMIT)
     at, unit = problem.rule.place
-    theta, spread = state.posteriors()
+    theta, spread = line_posteriors(state.mean, state.covariance)
     moved = EMState.on_line(state.point, (at + unit * theta - centre) / sd, unit * spread / sd)
     transform = _as_transform(centre, sd, problem.dtype)
     return problem._replace(rule=problem.rule._replace(transform=transform)), moved

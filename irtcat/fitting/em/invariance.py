@@ -79,12 +79,9 @@ def _equal_by_item(
         raise argument_error("invariance", "about items of the responses", shorten(unknown))
     out: list[frozenset[str] | None] = []
     for item in ids:
-        value = stated.get(item, "all")
-        if value in ("all", None) and isinstance(value, str):
-            out.append(None)
-            continue
-        parameters = () if isinstance(value, str) and value == "none" else value
-        parameters = (parameters,) if isinstance(parameters, str) else parameters
+        value = parameters = stated.get(item, "all")
+        if isinstance(value, str):
+            parameters = {"all": names, "none": ()}.get(value, (value,))
         try:
             equal = frozenset(canonical("invariance", name, names) for name in parameters)
         except TypeError:
@@ -120,26 +117,28 @@ def versions_of(
     if all(parameters is not None for parameters in equal):
         must = "all for one item at least, which connects the groups' scales"
         raise argument_error("invariance", must, invariance, "Without any, fit the groups apart.")
-    items, group, new_ids = [], [], []
-    for j, parameters in enumerate(equal):
-        for code, label in enumerate(grouping.labels):
-            items.append(j)
-            group.append(-1 if parameters is None else code)
-            new_ids.append(ids[j] if code == 0 else f"{ids[j]} ({label})")
-            if parameters is None:
-                break
-    if taken := pd.Index(new_ids)[pd.Index(new_ids).duplicated()].tolist():
-        raise argument_error("item ids", "other than those of the items' versions", taken[0])
-    at, codes = np.array(items), np.array(group)
+    pairs = [
+        (j, code)
+        for j, parameters in enumerate(equal)
+        for code in ([-1] if parameters is None else range(len(grouping.labels)))
+    ]
+    at, codes = np.array(pairs).T
+    new_ids = pd.Index(
+        [ids[j] if code <= 0 else f"{ids[j]} ({grouping.labels[code]})" for j, code in pairs],
+        dtype=object,
+    )
+    if new_ids.has_duplicates:
+        taken = new_ids[new_ids.duplicated()][0]
+        raise argument_error("item ids", "other than those of the items' versions", taken)
     values = np.array(responses.values)[:, at]
     none = np.nan if values.dtype.kind == "f" else -1
     others = (codes >= 0) & (grouping.codes[:, None] != codes)
     values[others] = none
-    tied = {name: np.array([name in (equal[j] or ()) for j in items]) for name in names}
+    tied = {name: np.array([name in (equal[j] or ()) for j in at]) for name in names}
     versions = replace(
         responses,
         values=values,
-        item_ids=np.array(new_ids, dtype=object),
+        item_ids=new_ids.to_numpy(),
         items=responses.items.iloc[at],
         trials=_by_version(responses.trials, at, others, 0),
         trial_values=_by_version(responses.trial_values, at, others, np.nan),

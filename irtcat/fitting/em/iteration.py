@@ -36,7 +36,7 @@ from irtcat.fitting.em.m_step import (
     prior_slopes,
     step_within_bounds,
 )
-from irtcat.fitting.em.problem import EMPoint, EMState, Problem, StepRule, sums_at
+from irtcat.fitting.em.problem import EMPoint, EMState, Problem, StepRule, of_items, sums_at
 from irtcat.fitting.em.steps import lengthened, removed_scale
 from irtcat.latent import (
     EStep,
@@ -166,7 +166,8 @@ def em_update(
         new, prior = _item_update(*inputs, **static)
     else:
         wide = problem.filled()
-        arguments = wide.items(fill.items(point.params)), fill.sums(by_item), wide.constraints
+        by_item = of_items(by_item, fill.items)
+        arguments = wide.items(fill.items(point.params)), by_item, wide.constraints
         new, prior = _compiled_update[rule.pooled](*arguments, np.int32(n_steps), **static)
         new = jax.tree.map(np.asarray, new)
         new = new._replace(**{name: fill.cut(getattr(new, name)) for name in OF_ITEMS})

@@ -178,11 +178,8 @@ class Constraints(NamedTuple):
 
 def at_bounds(params: Any, constraints: Constraints) -> BoolArray:
     """Which free parameters are at a bound."""
-    lower, upper, free = (
-        np.asarray(array) for array in (constraints.lower, constraints.upper, constraints.free)
-    )
-    params = np.asarray(params)
-    return free & ((params <= lower) | (params >= upper))
+    params, c = jax.tree.map(np.asarray, (params, constraints))
+    return c.free & ((params <= c.lower) | (params >= c.upper))
 
 
 def beyond_bounds(params: Any, gradient: Any, constraints: Constraints) -> Any:

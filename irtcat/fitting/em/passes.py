@@ -376,8 +376,12 @@ def _local(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
 
-def _gather(array: jax.Array, axis: int) -> jax.Array:
-    return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True)
+def _gather(array: jax.Array) -> jax.Array:
+    return jax.lax.all_gather(array, AXIS, axis=0, tiled=True)
+
+
+_on_devices = functools.partial(jax.shard_map, out_specs=P(), check_vma=False)
+"""A function of each device's rows, whose results are the same on all devices."""
 
 
 @functools.partial(jit, static_argnames=("mesh", "has_missing"))
@@ -387,13 +391,11 @@ def _cross_sums(x, top, rows, left, right, slots, *, mesh, has_missing):
     def on_device(x, left, top, rows, right):
         out = cross_sums(x, top, rows, left, right, has_missing=has_missing)
         summed = jax.lax.psum((out.by_item, out.mask_by_item), AXIS)
-        by_subject, mask_by_subject = _gather(out.by_subject, 0), _gather(out.mask_by_subject, 0)
+        by_subject, mask_by_subject = _gather(out.by_subject), _gather(out.mask_by_subject)
         return StartSums(summed[0], summed[1], by_subject, mask_by_subject)
 
     specs = (P(AXIS), P(None, AXIS), P(), P(), P())
-    out = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
-        x, left, top, rows, right
-    )
+    out = _on_devices(on_device, mesh=mesh, in_specs=specs)(x, left, top, rows, right)
     return out._replace(
         by_subject=out.by_subject[slots], mask_by_subject=out.mask_by_subject[slots]
     )
@@ -407,9 +409,7 @@ def _category_counts(x, weights, rows, *, mesh, n):
         return jax.lax.psum(category_counts(x, weights, rows, n_categories=n), AXIS)
 
     specs = (P(AXIS), P(AXIS), P())
-    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)(
-        x, weights, rows
-    )
+    return _on_devices(on_device, mesh=mesh, in_specs=specs)(x, weights, rows)
 
 
 @functools.partial(jit, static_argnames=("mesh", "function", "static"))
@@ -418,10 +418,9 @@ def _sums(items, population, rows, rule, slots, *, mesh, function, static):
 
     def on_device(items, population, rows, rule):
         sums = function(items, population, rows, rule, **dict(static))
-        by_row = jax.tree.map(lambda array: _gather(array, 0), sums.by_row)
+        by_row = jax.tree.map(_gather, sums.by_row)
         return sums.with_arrays(by_row, jax.lax.psum(sums.added, AXIS))
 
-    sums = jax.shard_map(
-        on_device, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=P(), check_vma=False
-    )(items, population, rows, rule)
+    specs = (P(), P(), P(AXIS), P())
+    sums = _on_devices(on_device, mesh=mesh, in_specs=specs)(items, population, rows, rule)
     return sums.with_arrays(jax.tree.map(lambda array: array[slots], sums.by_row), sums.added)

@@ -261,9 +261,8 @@ class PriorTable(NamedTuple):
         free, precision = np.array(old.free), np.array(old.prior_precision)
         mean = np.array(old.prior_mean)
         family = None if old.family is None else np.array(old.family)
-        for (
-            column
-        ) in self.tied:  # the prior of a shared parameter moves to an item that remains free
+        # The prior of a shared parameter moves to an item that remains free.
+        for column in self.tied:
             here = np.flatnonzero(precision[:, column] > 0)
             left = np.flatnonzero(free[:, column] & ~known[:, column] & ~self.aside)
             if len(here) and known[here[0], column] and len(left):
@@ -414,7 +413,6 @@ def prior_table(
     slopes = list(field_columns(template, ["slope"]))
     few_subjects &= len(slopes) == 1 and "slope" not in tied_names
     stated = _stated_priors(template, priors, few_subjects, ids)
-    mean, precision, family = _prior_arrays(template, stated, n_items)
     free = free_parameters(template)
     if template.members and not free[:, list(tied)].all():
         must = "of parameters that every item has"
@@ -422,7 +420,7 @@ def prior_table(
     rare = counts.sum(0) - counts.max(0)
     sparse = (item_n < FEW_RESPONSES) | (rare < FEW_RARE)
     sparse &= weak_priors
-    _add_weak_priors(template, mean, precision, sparse, tied)
+    mean, precision, family = _prior_arrays(template, stated, sparse, tied)
     few_subjects &= "slope" in stated and bool((precision[:, slopes] > 0).all())
     has = np.arange(len(counts))[:, None] < item_categories(template)
     empty = has & (counts == 0) & (counts.sum(0) > 0)
@@ -499,10 +497,13 @@ def _stated_priors(
 
 
 def _prior_arrays(
-    template: ItemModel, stated: Mapping[str, StatedPrior], n_items: int
+    template: ItemModel, stated: Mapping[str, StatedPrior], sparse: BoolArray, tied: tuple[int, ...]
 ) -> tuple[FloatArray, FloatArray, np.ndarray]:
-    """First and second parameter and family of each prior, items x parameters."""
-    shape = n_items, len(column_names(template))
+    """First and second parameter and family of each prior, items x parameters.
+
+    Parameters of sparse items that have no other prior get weak ones.
+    """
+    shape = len(sparse), len(column_names(template))
     mean, precision, family = np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int32)
     for name, prior in stated.items():
         on = prior.family >= 0
@@ -510,23 +511,13 @@ def _prior_arrays(
         for column in field_columns(template, [name]):
             mean[on, column], precision[on, column] = prior.first[on], second[on]
             family[on, column] = prior.family[on]
-    return mean, precision, family
-
-
-def _add_weak_priors(
-    template: ItemModel,
-    mean: FloatArray,
-    precision: FloatArray,
-    sparse: BoolArray,
-    tied: tuple[int, ...],
-) -> None:
-    """Put weak priors on the parameters of sparse items that have none (in place)."""
     for name, declared in template.parameters.items():
         for column in field_columns(template, [name]):
             if declared.weak_prior and column not in tied and not (precision[:, column] > 0).all():
                 few = sparse & (precision[:, column] == 0)
                 centre, sd = declared.weak_prior
                 mean[few, column], precision[few, column] = centre, sd**-2.0
+    return mean, precision, family
 
 
 def _bounds(template: ItemModel) -> FloatArray:

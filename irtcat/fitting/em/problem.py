@@ -22,7 +22,6 @@ from irtcat.latent import (
     ResponseRows,
     RowBlock,
     e_step_program,
-    line_posteriors,
     over_blocks,
     round_up,
 )
@@ -90,14 +89,6 @@ class ItemFill:
         one = last if added == "last" else np.zeros_like(last)
         return np.concatenate([leaf, np.repeat(one, self.more, axis)], axis)
 
-    def sums(self, sums: ExpectedSums) -> ExpectedSums:
-        """Sums over rows, with copies of those of the last item."""
-        return _of_items(sums, self.items)
-
-    def cut_sums(self, sums: ExpectedSums) -> ExpectedSums:
-        """Sums over rows without those of the items that were added."""
-        return _of_items(sums, self.cut)
-
     def cut_square(self, matrix: Any, n_params: int) -> FloatArray:
         """A matrix of all items' parameters, and of others after them, without those added."""
         matrix = np.asarray(matrix, float)
@@ -116,8 +107,8 @@ class ItemFill:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[kept], tree)
 
 
-def _of_items(sums: ExpectedSums, change: Callable[[Any, int], Any]) -> ExpectedSums:
-    """The sums with a change of the items' axes of the counts."""
+def of_items(sums: ExpectedSums, change: Callable[[Any, int], Any]) -> ExpectedSums:
+    """The sums with a change of the items' axes of the counts: `ItemFill.items`, or `cut`."""
     belief = sums.belief
     totals = belief.totals if belief.totals.ndim == 1 else change(belief.totals, 1)
     return sums._replace(belief=belief._replace(counts=change(belief.counts, 2), totals=totals))
@@ -306,10 +297,6 @@ class EMState(NamedTuple):
         """The state with these posterior means and SDs of one ability."""
         return cls(point, np.asarray(mean)[:, None], np.asarray(sd)[:, None, None] ** 2)
 
-    def posteriors(self) -> tuple[FloatArray, FloatArray]:
-        """Posterior mean and SD of each row, where there is one ability."""
-        return line_posteriors(self.mean, self.covariance)
-
 
 def sums_of_blocks(
     problem: Problem, program: EStepProgram, items: PackedItems, population: Any, layouts: list[Any]
@@ -356,4 +343,4 @@ def sums_at(problem: Problem, state: EMState, slack: float = 0.0) -> ExpectedSum
         sums = over_rows(wide, program, wide.items(fill.items(params)), population, layouts)
         # The grid was chosen by earlier posteriors: these may be narrower.
         if not program.resolve(items, [(sums.belief.mean, sums.belief.covariance)]):
-            return fill.cut_sums(sums)
+            return of_items(sums, fill.cut)

@@ -90,10 +90,7 @@ def cross_sums(
         points, mask = _points(x[safe], has_missing, dtype)
         weight = jnp.where(rows < n_subjects, left[:, safe], 0)
         if mask is None:  # nothing is missing: the sums of the mask need no products
-            by_item, by_subject = (
-                weight.sum(1)[:, None],
-                jnp.broadcast_to(right.sum(0), (len(rows), 2)),
-            )
+            by_item, by_subject = weight.sum(1)[:, None], right.sum(0)
         else:
             by_item, by_subject = weight @ mask, mask @ right
         return Sums(

@@ -19,7 +19,7 @@ from irtcat.fitting.em.covariance import (
     item_gradient,
 )
 from irtcat.fitting.em.passes import Sharded, all_gather
-from irtcat.fitting.em.problem import NO_FILL, EMPoint, Problem
+from irtcat.fitting.em.problem import NO_FILL, EMPoint, Problem, of_items
 from irtcat.fitting.em.score_sums import line_score_sums
 from irtcat.latent import (
     EStep,
@@ -90,7 +90,8 @@ class OneAbility(Curvature):
         problem, fill = self.problem, self.problem.fill
         if information_in_numpy(problem.template, self.point.params, self.belief.counts):
             problem, fill = problem._replace(fill=NO_FILL), NO_FILL
-        wide, belief = problem.filled(), fill.sums(ExpectedSums(self.belief, self.nodes)).belief
+        wide = problem.filled()
+        belief = of_items(ExpectedSums(self.belief, self.nodes), fill.items).belief
         data = wide.complete_data(fill.items(self.point.params), belief, self.nodes)
         return np.asarray(fill.cut(complete_information(data)))
 

@@ -90,11 +90,9 @@ class Regression:
     def errors(self) -> FloatArray:
         """Standard errors of the coefficients, the intercept first."""
         parts = [np.sqrt(np.maximum(np.diagonal(self.covariance)[:1], 0.0))]
-        at = 1
+        block = _columns(self.layout, self.bases)[0]
         for number, basis in enumerate(self.bases):
-            size = int((self.layout.block == number).sum())
-            width = size if basis is None else basis.shape[1]
-            inner = self.covariance[at : at + width, at : at + width]
+            inner = self.covariance[block == number][:, block == number]
             if basis is None:
                 variance = np.diagonal(inner)
             else:
@@ -102,7 +100,6 @@ class Regression:
                 variance = ((basis @ inner) * basis).sum(axis=1)
                 variance = variance + self.block_sd[number] ** 2 * outside
             parts.append(np.sqrt(np.maximum(variance, 0.0)))
-            at += width
         return np.concatenate(parts)
 
 
@@ -480,12 +477,10 @@ def regress(
     else:
         exact = _solve(_rotated(x, layout, bases)[0], data, block, log_sd, is_fixed)
         solution, covariance = exact.coefficients, exact.inverse
-    coefficients, at = [solution[:1]], 1
+    coefficients = [solution[:1]]
     for number, basis in enumerate(bases):
-        width = int((block == number).sum())
-        inner = solution[at : at + width]
+        inner = solution[block == number]
         coefficients.append(inner if basis is None else basis @ inner)
-        at += width
     return Regression(
         coefficients=np.concatenate(coefficients),
         covariance=covariance,

@@ -72,17 +72,14 @@ def _from_labels(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
 
 def _from_table(pattern: Any, ids: list[str]) -> tuple[FloatArray, list[str]]:
     """Items x factors, by item id where it is a DataFrame."""
-    if isinstance(pattern, pd.DataFrame) and not has_ids(pattern):
-        values, names = pattern.to_numpy(), [str(name) for name in pattern.columns]
-    elif isinstance(pattern, pd.DataFrame):
+    names = [str(name) for name in pattern.columns] if isinstance(pattern, pd.DataFrame) else []
+    if isinstance(pattern, pd.DataFrame) and has_ids(pattern):
         table = pattern.set_axis(pattern.index.astype(str))
         missing = [name for name in ids if name not in table.index]
         if missing:
             raise argument_error("pattern", "a table with a row for every item", missing)
-        names = [str(name) for name in table.columns]
-        values = table.loc[ids].to_numpy()
-    else:
-        values, names = np.asarray(pattern), []
+        pattern = table.loc[ids]
+    values = np.asarray(pattern)
     must = f"an items x factors table of 0 and 1 with {len(ids)} rows"
     try:
         marks = np.asarray(values, float)
