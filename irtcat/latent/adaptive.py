@@ -48,6 +48,7 @@ from irtcat.latent.product import (
     sums_on_lines,
 )
 from irtcat.models import Asymptotes, ItemModel
+from irtcat.models.base import Mask, Statistics
 from irtcat.models.links import LinkTerms
 
 MOST_DIMS = 8
@@ -229,7 +230,7 @@ def _logistic_terms(
     part: Part,
     z: Float[Array, "rows points dims"],
     right: Float[Array, "rows items"],
-    mask: Float[Array, "rows items"] | None,
+    mask: Mask,
     item_weights: Float[Array, " items"],
 ) -> tuple[Float[Array, "rows points"], LinkTerms]:
     """Log-likelihood and terms of items without asymptotes.
@@ -275,8 +276,8 @@ def _posterior_at(
 
 def adaptive_block(
     parts: list[Part],
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
+    statistics: Statistics,
+    mask: Mask,
     mean: Float[Array, "rows dims"],
     root: Float[Array, "rows dims dims"],
     rule: AdaptiveQuadrature,

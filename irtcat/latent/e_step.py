@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from irtcat._common.compilation import namespace
 from irtcat._common.types import FloatArray
 from irtcat.models import ItemModel, unpack
+from irtcat.models.base import Mask, Statistics
 
 FEW_RESPONSES, FEW_CELLS = 2**18, 2**19 + 2**18
 """Responses, and numbers of the posteriors times categories, up to which a pass takes about as long
@@ -96,8 +97,8 @@ class Answers(NamedTuple):
     """
 
     at: Any
-    statistics: Float[Any, "contrasts rows items"]
-    mask: Float[Any, "rows items"] | None
+    statistics: Statistics
+    mask: Mask
     weight: Float[Any, " rows"]
 
 

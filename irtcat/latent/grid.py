@@ -24,6 +24,7 @@ from irtcat.latent.e_step import EStep, ResponseRows, all_placed
 from irtcat.latent.layout import block_bytes
 from irtcat.latent.likelihood import Curves, item_curves, log_likelihood
 from irtcat.models import ItemModel
+from irtcat.models.base import Mask, Statistics
 
 REACH = 6.0
 """The grid reaches this many SDs of the population in every direction."""
@@ -161,10 +162,7 @@ def _weighted_curves(model: ItemModel, nodes: Array, item_weights: Array) -> Cur
 
 
 def grid_posterior(
-    statistics: Float[Array, "contrasts rows items"],
-    mask: Float[Array, "rows items"] | None,
-    curves: Curves,
-    log_prior: Float[Array, " nodes"],
+    statistics: Statistics, mask: Mask, curves: Curves, log_prior: Float[Array, " nodes"]
 ) -> tuple[Float[Array, "rows nodes"], Float[Array, " rows"]]:
     """Posterior weights of the nodes and the log of the normaliser."""
     log_post = log_likelihood(statistics, mask, curves) + log_prior

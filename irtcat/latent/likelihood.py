@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from irtcat._common.compilation import jit, namespace
 from irtcat.latent.linear_predictors import one_answer, part_terms, parts_of
 from irtcat.models import ItemModel, as_points
+from irtcat.models.base import Mask, Statistics
 
 # Grid from -6.4 to 6.4, in population SDs. Wide posteriors are integrated on fewer nodes.
 SPACING = 0.1
@@ -68,11 +69,7 @@ def _curves_of_parts(model: ItemModel, nodes: Float[np.ndarray, "nodes dims"]) -
     return Curves(values[0], values[1:])
 
 
-def log_likelihood(
-    statistics: Float[Any, "contrasts rows items"],
-    mask: Float[Any, "rows items"] | None,
-    curves: Curves,
-) -> Float[Any, "rows nodes"]:
+def log_likelihood(statistics: Statistics, mask: Mask, curves: Curves) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row at each node of the curves."""
     products = (h @ c.T for h, c in zip(statistics, curves.contrast, strict=True))
     out = functools.reduce(operator.iadd, products)  # no further arrays of all rows in numpy
@@ -118,11 +115,7 @@ def _two_level(x: Float[Any, "rows items"], f: Float[Any, " items"]) -> Float[An
     return inner.sum(1) + x[:, n_grouped:] @ f[n_grouped:]
 
 
-def _careful_log_likelihood(
-    statistics: Float[Any, "contrasts rows items"],
-    mask: Float[Any, "rows items"] | None,
-    at: Curves,
-) -> Float[Any, " rows"]:
+def _careful_log_likelihood(statistics: Statistics, mask: Mask, at: Curves) -> Float[Any, " rows"]:
     """Log-likelihood of each row at one node, each sum over the items in two levels."""
     out = sum(_two_level(h, c[0]) for h, c in zip(statistics, at.contrast, strict=True))
     return out + (careful_sum(at.base)[0] if mask is None else _two_level(mask, at.base[0]))
@@ -148,7 +141,7 @@ class Lines(NamedTuple):
     total: Float[Any, " nodes"]
     steps: Float[Any, " steps"]
 
-    def sums(self, statistics: Float[Any, "contrasts rows items"]) -> tuple[Any, Any]:
+    def sums(self, statistics: Statistics) -> tuple[Any, Any]:
         """The two sums of each row."""
         return tuple(
             sum(_two_level(h, f) for h, f in zip(statistics, by_contrast, strict=True))
@@ -186,10 +179,7 @@ def weighted_curves(
 
 
 def grid_likelihood(
-    statistics: Float[Any, "contrasts rows items"],
-    mask: Float[Any, "rows items"] | None,
-    curves: Curves | Lines,
-    nodes: Float[Any, " nodes"],
+    statistics: Statistics, mask: Mask, curves: Curves | Lines, nodes: Float[Any, " nodes"]
 ) -> Float[Any, "rows nodes"]:
     """Log-likelihood of each row on the whole grid."""
     if isinstance(curves, Curves):
@@ -203,11 +193,7 @@ def grid_likelihood(
 
 
 def window_likelihood(
-    statistics: Float[Any, "contrasts rows items"],
-    mask: Float[Any, "rows items"] | None,
-    curves: Curves | Lines,
-    first: Int[Any, ""],
-    window: int,
+    statistics: Statistics, mask: Mask, curves: Curves | Lines, first: Int[Any, ""], window: int
 ) -> tuple[Float[Any, "rows window"], Float[Any, " rows"]]:
     """Log-likelihood of each row in a window less that at its middle, and the latter.
 

@@ -39,6 +39,7 @@ from irtcat.latent.likelihood import (
 from irtcat.latent.linear_predictors import has_numpy_terms
 from irtcat.latent.population import Populations
 from irtcat.models import ItemModel
+from irtcat.models.base import Mask, Statistics
 
 STENCIL = 8
 """Nodes of an interpolation (Lagrange, degree 7)."""
@@ -376,8 +377,8 @@ def _window_block(statistics, mask, curves, first, window, prior):
 
 def posterior_on_grid(
     model: ItemModel,
-    statistics: Float[Any, "contrasts rows items"],
-    mask: Float[Any, "rows items"] | None,
+    statistics: Statistics,
+    mask: Mask,
     first: Int[Any, ""],
     layout: Layout,
     local: bool,

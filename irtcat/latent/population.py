@@ -22,6 +22,10 @@ LEAST_VARIANCE = 1e-12
 """Smallest variance of a population, where rounding may make that of equal abilities negative."""
 
 
+Numbers = Float[np.ndarray, "groups numbers"]
+"""The numbers of the populations of groups (see `populations_of`)."""
+
+
 class PopulationDesign(NamedTuple):
     """What of the population is estimated (static).
 
@@ -124,7 +128,7 @@ def population_numbers(
     mean: Float[np.ndarray, "groups dims"],
     covariance: Float[np.ndarray, "groups dims dims"],
     design: PopulationDesign,
-) -> Float[np.ndarray, "groups numbers"]:
+) -> Numbers:
     """Undo `populations_of`; 0 for numbers that are not estimated."""
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), LEAST_VARIANCE))
     numbers = [mean, np.log(sd)]
@@ -136,12 +140,12 @@ def population_numbers(
 
 
 def _next_numbers(
-    numbers: Float[np.ndarray, "groups numbers"],
+    numbers: Numbers,
     moments: Moments,
     mean: Float[np.ndarray, "groups dims"],
     covariance: Float[np.ndarray, "groups dims dims"],
     design: PopulationDesign,
-) -> Float[np.ndarray, "groups numbers"]:
+) -> Numbers:
     """`population_numbers`; those not estimated, and those of groups without subjects, stay."""
     present = moments.n > 0
     covariance = np.where(present[:, None, None], covariance, np.eye(design.dims))
@@ -269,8 +273,8 @@ def _best_correlations(
 
 
 def population_step(
-    numbers: Float[np.ndarray, "groups numbers"], moments: Moments, design: PopulationDesign
-) -> tuple[Float[np.ndarray, "groups numbers"], CorrelationTerms | None]:
+    numbers: Numbers, moments: Moments, design: PopulationDesign
+) -> tuple[Numbers, CorrelationTerms | None]:
     """The M-step of the populations: those that fit the moments of the abilities.
 
     Also the terms of the first group's correlations at ``numbers``, where they are estimated.
@@ -285,12 +289,12 @@ def population_step(
 
 
 def rescaled_populations(
-    numbers: Float[np.ndarray, "groups numbers"],
+    numbers: Numbers,
     moments: Moments,
     design: PopulationDesign,
     mean: FloatArray,
     spread: FloatArray,
-) -> Float[np.ndarray, "groups numbers"]:
+) -> Numbers:
     """Populations of these moments on the scale z, theta = mean + spread z."""
     inverse = np.linalg.inv(spread)
     covariance = inverse @ moments.covariance @ inverse.T
@@ -298,10 +302,7 @@ def rescaled_populations(
 
 
 def population_distance(
-    old: Float[np.ndarray, "groups numbers"],
-    new: Float[np.ndarray, "groups numbers"],
-    n: Float[np.ndarray, " groups"],
-    dims: int,
+    old: Numbers, new: Numbers, n: Float[np.ndarray, " groups"], dims: int
 ) -> float:
     """The largest change of a population, in standard errors of the complete data."""
     change, sds = new - old, np.exp(old[:, dims : 2 * dims])
@@ -311,9 +312,7 @@ def population_distance(
     return float((np.sqrt(n) * np.maximum(by_number.max(axis=(0, 2)), by_root)).max())
 
 
-def population_metric(
-    numbers: Float[np.ndarray, "groups numbers"], n: Float[np.ndarray, " groups"], dims: int
-) -> Float[np.ndarray, "groups numbers"]:
+def population_metric(numbers: Numbers, n: Float[np.ndarray, " groups"], dims: int) -> Numbers:
     """Information of the complete data on each number, roughly."""
     metric = np.ones_like(numbers)
     metric[:, :dims] = np.exp(-2 * numbers[:, dims : 2 * dims])
@@ -333,9 +332,7 @@ def population_log_density(numbers: Float[Array, "groups numbers"], moments: Mom
     return -0.5 * (moments.n * (log_det + squares)).sum()
 
 
-def population_gradient(
-    numbers: Float[np.ndarray, "groups numbers"], moments: Moments
-) -> Float[np.ndarray, "groups numbers"]:
+def population_gradient(numbers: Numbers, moments: Moments) -> Numbers:
     """Gradient of `population_log_density` by the numbers.
 
     With S the second moments around the mean, C the covariance: that of a mean is ``C^-1 (m - mu)``

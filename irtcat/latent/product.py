@@ -47,10 +47,18 @@ from irtcat.latent.likelihood import Curves, careful_sum, item_curves, log_likel
 from irtcat.latent.linear_predictors import has_numpy_terms
 from irtcat.latent.population import solve_lower
 from irtcat.models import ItemModel
+from irtcat.models.base import Mask, Statistics
 
 FINEST_PRODUCT, COARSEST_PRODUCT = {2: 0.1, 3: 0.2}, {2: 0.4, 3: 0.5}
 """Smallest and largest spacing by number of abilities. In four the sums over the grid cost more
 than nodes of each subject's own; in two they are a small part of an iteration."""
+
+
+Factors = Float[Any, "dims rows line"]
+"""Likelihood times density of each row on the line of each ability."""
+
+Ratio = Float[Any, "outer line"]
+"""See `density_ratio`."""
 
 
 class ProductQuadrature(NamedTuple):
@@ -92,9 +100,7 @@ class ProductQuadrature(NamedTuple):
         return xp.stack(xp.meshgrid(*[line] * dims, indexing="ij"), axis=-1).reshape(-1, dims)
 
 
-def density_ratio(
-    rule: ProductQuadrature, root: Float[Any, "dims dims"]
-) -> Float[Any, "outer line"]:
+def density_ratio(rule: ProductQuadrature, root: Float[Any, "dims dims"]) -> Ratio:
     """Density of abilities with this root of their correlations over that of independent ones.
 
     It is scaled so that the probabilities of the nodes sum to 1. Without that, correlations that
@@ -135,11 +141,8 @@ def item_factors(
 
 
 def line_factors(
-    statistics: Float[Any, "contrasts rows items"],
-    mask: Float[Any, "rows items"] | None,
-    curves: Curves,
-    rule: ProductQuadrature,
-) -> tuple[Float[Any, "dims rows line"], Float[Any, " rows"]]:
+    statistics: Statistics, mask: Mask, curves: Curves, rule: ProductQuadrature
+) -> tuple[Factors, Float[Any, " rows"]]:
     """Likelihood times N(0, 1) density on each line, its maximum 1, and the log of the maxima."""
     dims = len(rule.members)
     log_factor = log_likelihood(statistics, mask, curves)
@@ -174,9 +177,7 @@ class LinePosterior(NamedTuple):
     log_z: Float[Any, " rows"]
 
 
-def line_posterior(
-    factors: Float[Any, "dims rows line"], ratio: Float[Any, "outer line"], line: Any
-) -> LinePosterior:
+def line_posterior(factors: Factors, ratio: Ratio, line: Any) -> LinePosterior:
     """The posteriors: three products of rows x outer x line, and sums over the outer grid."""
     dims, n, size = factors.shape
     first, last = outer(factors[:-1]), factors[-1]

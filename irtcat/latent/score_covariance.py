@@ -23,12 +23,12 @@ import jax
 from jaxtyping import Float, Int
 
 from irtcat._common.compilation import namespace, vmap_of
-from irtcat.latent.product import line_posterior
+from irtcat.latent.product import Factors, Ratio, line_posterior
 
 
 def line_covariance(
-    factors: Float[Any, "dims rows line"],
-    ratio: Float[Any, "outer line"],
+    factors: Factors,
+    ratio: Ratio,
     line: Float[Any, " line"],
     tables: Float[Any, "dims rows line numbers"],
     weights: Float[Any, " rows"],
@@ -213,8 +213,8 @@ def _answer_products(
 
 
 def _pair_moments(
-    factors: Float[Any, "dims rows line"],
-    ratio: Float[Any, "outer line"],
+    factors: Factors,
+    ratio: Ratio,
     scale: Float[Any, " rows"],
     basis: Float[Any, "dims line basis"],
     pair: tuple[int, int],
@@ -240,8 +240,8 @@ def _pair_moments(
 
 
 def canonical_line_covariance(
-    factors: Float[Any, "dims rows line"],
-    ratio: Float[Any, "outer line"],
+    factors: Factors,
+    ratio: Ratio,
     line: Float[Any, " line"],
     answers: Float[Any, "dims rows answers"],
     tables: CanonicalTables,

@@ -22,6 +22,12 @@ ModelT = TypeVar("ModelT", bound="ItemModel")
 Param = Float[Array | np.ndarray, "*items"]
 """One number per item; numpy arrays in a bank, on disk and on the host."""
 
+Statistics = Float[Any, "contrasts rows items"]
+"""The statistics of rows of responses, 0 where a response is missing."""
+
+Mask = Float[Any, "rows items"] | None
+"""1 where there is a response (or its weight), 0 where it is missing; None where none is."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
@@ -221,7 +227,7 @@ class ItemModel(eqx.Module):
 
     @staticmethod
     def outcomes(
-        statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+        statistics: Statistics, mask: Float[Array, "rows items"]
     ) -> Float[Array, "outcomes rows items"]:
         """Weight of each response in `log_outcomes`, from `sufficient_statistics`."""
         return jnp.concatenate([mask[None], statistics])
@@ -245,7 +251,7 @@ class ItemModel(eqx.Module):
     @abc.abstractmethod
     def sufficient_statistics(
         self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
-    ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
+    ) -> tuple[Statistics, Mask]:
         """The statistics t of a block of responses to the stacked items, and the mask of answers.
 
         Statistics are 0 where a response is missing. The mask is 0 there and 1 elsewhere; where the
@@ -316,7 +322,7 @@ class ItemModel(eqx.Module):
 
 
 def shares_of(
-    statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+    statistics: Statistics, mask: Float[Array, "rows items"]
 ) -> Float[Array, "categories rows items"]:
     """Shares of all categories, from those of all but the first."""
     return jnp.concatenate([(mask - statistics.sum(0))[None], statistics])
@@ -342,7 +348,7 @@ class CategoricalModel(ItemModel):
 
     @staticmethod
     def outcomes(
-        statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+        statistics: Statistics, mask: Float[Array, "rows items"]
     ) -> Float[Array, "categories rows items"]:
         """The share of each category in the response, exactly 0 for the other categories."""
         return shares_of(statistics, mask)
@@ -372,7 +378,7 @@ class CategoricalModel(ItemModel):
     @classmethod
     def sufficient_statistics(
         cls, x: Any, n_contrasts: int, has_missing: bool, dtype: np.dtype
-    ) -> tuple[Float[Any, "contrasts rows items"], Float[Any, "rows items"] | None]:
+    ) -> tuple[Statistics, Mask]:
         """One-hot categories but 0; a fraction counts as that share of category 1."""
         xp = namespace(x)
         if x.dtype.kind == "f":

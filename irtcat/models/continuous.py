@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models.base import Design, ItemModel, Param, Parameter
+from irtcat.models.base import Design, ItemModel, Mask, Param, Parameter, Statistics
 from irtcat.models.logistic import irt_parameters_of, start_intercept
 from irtcat.models.slopes import INTERCEPT, SLOPE
 
@@ -109,7 +109,7 @@ class Beta(ItemModel):
 
     def sufficient_statistics(
         self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
-    ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
+    ) -> tuple[Statistics, Mask]:
         """``log y`` and ``log(1 - y)`` of scores kept within the edges."""
         mask = ~jnp.isnan(x)
         y = jnp.clip(x.astype(dtype), self.edge, 1 - self.edge)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from irtcat.models.base import Design, ItemModel, Param, Parameter, shares_of
+from irtcat.models.base import Design, ItemModel, Mask, Param, Parameter, Statistics, shares_of
 from irtcat.models.logistic import irt_parameters_of, start_intercept, two_categories
 from irtcat.models.slopes import INTERCEPT, SLOPE
 
@@ -74,7 +74,7 @@ class Binomial(ItemModel):
 
     @staticmethod
     def outcomes(
-        statistics: Float[Array, "contrasts rows items"], mask: Float[Array, "rows items"]
+        statistics: Statistics, mask: Float[Array, "rows items"]
     ) -> Float[Array, "two rows items"]:
         """The shares of wrong and right trials."""
         return shares_of(statistics, mask)
@@ -99,7 +99,7 @@ class Binomial(ItemModel):
 
     def sufficient_statistics(
         self, x: Array, n_contrasts: int, has_missing: bool, dtype: np.dtype
-    ) -> tuple[Float[Array, "contrasts rows items"], Float[Array, "rows items"] | None]:
+    ) -> tuple[Statistics, Mask]:
         """``k / trials``, and where the numbers of trials differ ``n / trials``.
 
         Right/wrong codes (-1 missing) are one trial each.
