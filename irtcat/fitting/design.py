@@ -89,23 +89,12 @@ def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: Lat
 def _design_of(data: FitData) -> LatentDesign:
     """Which item measures which ability."""
     specification, responses = data.specification, data.responses
+    given = specification.dims, specification.pattern
     if data.anchor_bank is not None and isinstance(responses, Responses):
-        return anchored_design(
-            responses,
-            specification.dims,
-            specification.pattern,
-            specification.structure,
-            data.anchor_bank,
-        )
+        return anchored_design(responses, *given, specification.structure, data.anchor_bank)
     if specification.density is not None:
         return LatentDesign(np.ones((responses.n_items, 1)), ["F1"], False, False)
-    return latent_design(
-        responses,
-        specification.dims,
-        specification.pattern,
-        specification.correlated,
-        specification.structure,
-    )
+    return latent_design(responses, *given, specification.correlated, specification.structure)
 
 
 def workspace_of(data: FitData, dtype: np.dtype) -> Workspace:

@@ -22,12 +22,11 @@ import numpy as np
 
 from irtcat._common.checks import InputError, argument_error, brief
 from irtcat.fitting.em.covariance import Covariance
-from irtcat.fitting.em.driver import Settings
+from irtcat.fitting.em.directions import Begun
 from irtcat.fitting.em.identification import run_covered
 from irtcat.fitting.em.priors import PriorTable
-from irtcat.fitting.em.problem import EMState, Problem
 from irtcat.fitting.em.setup import FitSetup
-from irtcat.fitting.features.columns import FeatureRegression, Features, with_centred_levels
+from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
 from irtcat.fitting.rounds import EXPLAINED, Rounds, explained_columns
 from irtcat.fitting.specification import Specification
 from irtcat.models import ItemModel
@@ -127,34 +126,24 @@ class Explained:
         return covariance._replace(blocks=blocks, full=full)
 
 
-def explain(
-    setup: FitSetup,
-    features: Features,
-    problem: Problem,
-    state: EMState,
-    share: float,
-    settings: Settings,
-    free_scale: bool,
-) -> Explained:
+def explain(setup: FitSetup, begun: Begun, free_scale: bool) -> Explained:
     """Fit with features, from a few iterations without them.
 
     Args:
         setup: what is fitted.
-        features: the features.
-        problem: the problem without features.
-        state: its first state.
-        share: share of the responses that are observed.
-        settings: stopping rule and options of EM.
+        begun: the problem without features, and its first state.
         free_scale: whether the scale is that of the subjects.
 
     Returns:
         The fit.
     """
-    prior, progress = setup.prior, setup.data.specification.progress
+    specification, prior, settings = setup.data.specification, setup.prior, begun.settings
+    features, progress = specification.features, specification.progress
+    assert features is not None
     first = settings._replace(max_iterations=min(FIRST_ITERATIONS, settings.max_iterations))
-    problem, ended = run_covered(problem, state, first, progress, None)
+    problem, ended = run_covered(begun.problem, begun.state, first, progress, None)
     group = setup.data.rows.group
-    rounds = Rounds(problem, ended, features, group, share=share, free_scale=free_scale)
+    rounds = Rounds(problem, ended, features, group, share=begun.share, free_scale=free_scale)
     rounds.run(settings, progress)
     description, no_items = dict(prior.description), np.zeros_like(prior.sparse)
     for name, regression in rounds.items.items():

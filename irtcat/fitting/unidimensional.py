@@ -50,8 +50,7 @@ def _iterate(setup: FitSetup, begun: Begun) -> "LineSolution":
     checkpoint = checkpoint_of(begun.problem, rows, specification.solver, named, setup.fixed)
     if features is not None:
         is_free = features.item is not None or not (prior.scaled or begun.fixes_scale)
-        first = begun.problem, begun.state
-        explained = explain(setup, features, *first, begun.share, settings, is_free)
+        explained = explain(setup, begun, is_free)
         return LineSolution(
             setup=setup,
             begun=begun,

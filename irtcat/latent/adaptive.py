@@ -351,7 +351,6 @@ def cells_with_lines(rule: AdaptiveQuadrature) -> int:
 def adaptive_line_step(
     model: ItemModel,
     rows: ResponseRows,
-    chunks: Int[Array, "blocks rows"],
     item_weights: Float[Array, " items"],
     rule: AdaptiveQuadrature,
     root: Float[Array, "dims dims"],
@@ -379,7 +378,7 @@ def adaptive_line_step(
         square = axes @ second @ axes.swapaxes(1, 2) + mean[:, :, None] * mean[:, None, :]
         return LinePosterior(stencil.on_lines(post, len(line)), mean, square, log_z)
 
-    return sums_on_lines(posterior_of, model, rows, chunks, lines, root)
+    return sums_on_lines(posterior_of, model, rows, lines, root)
 
 
 def moments_of(

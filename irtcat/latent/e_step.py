@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -75,6 +75,10 @@ class ResponseRows:
     group: Any = None
     has_missing: bool = False
     nodes: Any = None
+
+    def by_group(self) -> "list[ResponseRows]":
+        """The rows of each group, where the layout is of groups."""
+        return [replace(self, layout=chunks) for chunks in self.layout]
 
     def answers(self, model: ItemModel, numbers: Any) -> "Answers":
         """The answers of the rows of these numbers; the number of rows stands for no row."""

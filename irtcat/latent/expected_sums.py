@@ -238,10 +238,10 @@ def grid_sums(
     """The E-step on a grid, of all groups (``by_factors``: see `is_separable`)."""
     populations = populations_of(population, design.dims)
     beliefs, nodes = [], []
-    for group, chunks in enumerate(rows.layout):
+    for group, own in enumerate(rows.by_group()):
         model = items.model.rescale(populations.mean[group], populations.root[group])
         step = linear_grid_step if by_factors else grid_step
-        beliefs.append(step(model, rows, chunks, items.weights, grid))
+        beliefs.append(step(model, own, items.weights, grid))
         nodes.append(populations.mean[group] + grid.nodes @ populations.root[group].T)
     return ExpectedSums(_joined(beliefs), jnp.concatenate(nodes))
 
@@ -270,11 +270,11 @@ def _sums_of_groups(
     populations = populations_of(population, design.dims)
     beliefs, nodes, polynomials = [], [], []
     xp = namespace(items.params)
-    for group, chunks in enumerate(rows.layout):
+    for group, own in enumerate(rows.by_group()):
         mean, root = populations.mean[group], populations.root[group]
         sd = xp.sqrt((root**2).sum(1))
         model = items.model.rescale(mean, xp.diag(sd))
-        belief, sums = step(model, rows, chunks, items.weights, rule, root / sd[:, None])
+        belief, sums = step(model, own, items.weights, rule, root / sd[:, None])
         beliefs.append(belief)
         nodes.append(mean + line * sd)
         one = xp.ones((1, 1), sd.dtype)
@@ -323,7 +323,8 @@ def two_tier_sums(
     mean = jnp.zeros(n_general + 1, root.dtype)
     model = items.model.rescale(mean, root)
     step = linear_two_tier_step if by_factors else two_tier_step
-    return ExpectedSums(step(model, rows, rows.layout[0], items.weights, rule), theta)
+    (own,) = rows.by_group()
+    return ExpectedSums(step(model, own, items.weights, rule), theta)
 
 
 def _unfolded(upper: Array, size: int) -> Array:

@@ -172,18 +172,13 @@ def grid_posterior(
 
 @jit
 def grid_step(
-    model: ItemModel,
-    rows: ResponseRows,
-    chunks: Int[Array, "blocks rows"],
-    item_weights: Float[Array, " items"],
-    grid: GridQuadrature,
+    model: ItemModel, rows: ResponseRows, item_weights: Float[Array, " items"], grid: GridQuadrature
 ) -> EStep:
     """Posterior moments and expected counts on one grid for all subjects.
 
     Args:
         model: stacked items on the z scale.
         rows: the responses.
-        chunks: row numbers in blocks.
         item_weights: 1 for items that inform on ability, 0 for those that are only counted.
         grid: the nodes.
 
@@ -214,7 +209,7 @@ def grid_step(
         jnp.zeros((n_nodes, n_items) if rows.has_missing else (0,), dtype),
         jnp.zeros(n_nodes, dtype),
     )
-    moments, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
+    moments, log_z, counts, totals, mass = jax.lax.scan(body, empty, rows.layout)[0]  # type: ignore[arg-type]
     mean = moments[:, :dims]
     square = moments[:, dims:].reshape(n, dims, dims)
     return EStep(
@@ -261,7 +256,6 @@ def count_general(pattern: np.ndarray, correlations: np.ndarray | None) -> int:
 def two_tier_step(
     model: ItemModel,
     rows: ResponseRows,
-    chunks: Int[Array, "blocks rows"],
     item_weights: Float[Array, " items"],
     rule: TwoTierQuadrature,
 ) -> EStep:
@@ -270,7 +264,6 @@ def two_tier_step(
     Args:
         model: stacked items, each with the general abilities and its specific one.
         rows: the responses.
-        chunks: row numbers in blocks.
         item_weights: see `grid_step`.
         rule: the items of each specific factor, and the nodes.
 
@@ -342,7 +335,7 @@ def two_tier_step(
         jnp.zeros((n_g * n_s, n_items), dtype),
         jnp.zeros((n_groups, n_g * n_s), dtype),
     )
-    mean, covariance, log_z, counts, totals, mass = jax.lax.scan(body, empty, chunks)[0]  # type: ignore[arg-type]
+    mean, covariance, log_z, counts, totals, mass = jax.lax.scan(body, empty, rows.layout)[0]  # type: ignore[arg-type]
     return EStep(
         mean=mean, covariance=covariance, log_z=log_z, counts=counts, totals=totals, mass=mass
     )

@@ -208,7 +208,6 @@ def sums_on_lines(
     posterior_of: Callable[[Answers], LinePosterior],
     model: ItemModel,
     rows: ResponseRows,
-    chunks: Int[Any, "blocks rows"],
     rule: ProductQuadrature,
     root: Float[Any, "dims dims"],
 ) -> tuple[EStep, Float[Any, "one_more one_more"]]:
@@ -218,7 +217,6 @@ def sums_on_lines(
         posterior_of: the posteriors of some rows.
         model: stacked items on the scale u.
         rows: the responses.
-        chunks: row numbers in blocks.
         rule: the lines.
         root: lower root of the abilities' correlations.
 
@@ -259,7 +257,7 @@ def sums_on_lines(
         xp.zeros((dims + 1, dims + 1), dtype),
     )
     cells = max(dims * size, size ** (dims - 1))
-    mean, square, log_z, counts, totals, sums = fold_rows(body, empty, chunks, n, cells)
+    mean, square, log_z, counts, totals, sums = fold_rows(body, empty, rows.layout, n, cells)
     inverse = solve_lower(root, xp.eye(dims, dtype=dtype))
     covariance = square - mean[:, :, None] * mean[:, None, :]
     belief = EStep(
@@ -276,7 +274,6 @@ def sums_on_lines(
 def product_step(
     model: ItemModel,
     rows: ResponseRows,
-    chunks: Int[Any, "blocks rows"],
     item_weights: Float[Any, " items"],
     rule: ProductQuadrature,
     root: Float[Any, "dims dims"],
@@ -291,7 +288,7 @@ def product_step(
         here = line_posterior(factors, ratio, line)
         return here._replace(log_z=here.log_z + top)
 
-    return sums_on_lines(posterior_of, model, rows, chunks, rule, root)
+    return sums_on_lines(posterior_of, model, rows, rule, root)
 
 
 def product_rule(
@@ -387,11 +384,7 @@ def _on_axes(
 
 @jit
 def linear_grid_step(
-    model: ItemModel,
-    rows: ResponseRows,
-    chunks: Int[Any, "blocks rows"],
-    item_weights: Float[Any, " items"],
-    grid: GridQuadrature,
+    model: ItemModel, rows: ResponseRows, item_weights: Float[Any, " items"], grid: GridQuadrature
 ) -> EStep:
     """`grid_step` of complete right/wrong answers to logistic items, by factors of each ability.
 
@@ -424,7 +417,7 @@ def linear_grid_step(
         jnp.zeros((n_items, 1 + dims), dtype),
         jnp.zeros_like(table),
     )
-    mean, square, log_z, sums, mass = jax.lax.scan(body, empty, chunks)[0]
+    mean, square, log_z, sums, mass = jax.lax.scan(body, empty, rows.layout)[0]
     mass = (mass * table).reshape(-1)[grid.cells]
     at, distance = _axis_nodes(grid)
     return EStep(
@@ -441,7 +434,6 @@ def linear_grid_step(
 def linear_two_tier_step(
     model: ItemModel,
     rows: ResponseRows,
-    chunks: Int[Any, "blocks rows"],
     item_weights: Float[Any, " items"],
     rule: TwoTierQuadrature,
 ) -> EStep:
@@ -496,7 +488,7 @@ def linear_two_tier_step(
         jnp.zeros((n_items, 1 + dims), dtype),
         jnp.zeros((n_groups, n_g, n_s), dtype),
     )
-    mean, covariance, log_z, sums, mass = jax.lax.scan(body, empty, chunks)[0]
+    mean, covariance, log_z, sums, mass = jax.lax.scan(body, empty, rows.layout)[0]
     mass = (mass * table).reshape(n_groups, -1)
     own = (sums[:, 1 + n_general :] * marks.T).sum(1, keepdims=True)
     sums = jnp.concatenate([sums[:, : 1 + n_general], own], axis=1)

@@ -96,11 +96,11 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
             specific = np.minimum(n_general + group_items(marks, n_general)[0], dims - 1)
             general = np.tile(np.arange(n_general), (len(specific), 1))
             reduced = restricted(model, np.column_stack([general, specific]))
-            belief = two_tier_step(reduced, rows, chunks, ones, rule)
+            belief = two_tier_step(reduced, rows, ones, rule)
             # The group of items without a specific ability has no meaning.
             out = belief.mean[:, :dims], belief.covariance[:, :dims, :dims], belief.log_z
         else:
-            belief = grid_step(model, rows, chunks, ones, rule)
+            belief = grid_step(model, rows, ones, rule)
             out = belief.mean, belief.covariance, belief.log_z
     mean, covariance, log_z = (np.asarray(array, float) for array in out)
     return VectorPosterior(centre + mean @ root.T, root @ covariance @ root.T, log_z)

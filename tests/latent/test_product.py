@@ -150,7 +150,7 @@ def test_factors_of_complete_answers_are_the_products_over_items(name, dims):
         weights = jnp.asarray(rng.integers(1, 4, 150), dtype), jnp.ones(10, dtype).at[2].set(0)
         chunks = jnp.asarray(row_chunks(150, 2**14))
         rows = ResponseRows(jnp.asarray(x), weights[0], chunks)
-        arguments = rows, chunks, weights[1], rule
+        arguments = rows, weights[1], rule
         if dims < 4:
             plain = grid_step(model, *arguments)
             quick, points = linear_grid_step(model, *arguments), rule.nodes

@@ -67,10 +67,7 @@ class Streamed:
             self.weights = rescaled(
                 survey_weights, np.asarray(self.first.mask_by_subject[:, 0] > 0)
             )
-        if self.weights.sum() < 2:
-            raise argument_error(
-                "responses", "answers of at least 2 subjects", int(self.weights.sum())
-            )
+        _check_enough(self.weights)
 
     def _first_pass(self, graded: bool, fingerprint: bool) -> None:
         """The first pass: weights, categories, and the first sums of the starting values."""
@@ -168,6 +165,13 @@ class Streamed:
     sums = staticmethod(sums_of_blocks)
 
 
+def _check_enough(weights: FloatArray) -> None:
+    """Raise for fewer than two subjects."""
+    if weights.sum() < 2:
+        must = "answers of at least 2 subjects"
+        raise argument_error("responses", must, int(weights.sum()))
+
+
 def _on_device(chunk: np.ndarray) -> jax.Array:
     """The chunk on the device; without a copy on a CPU, since it is never written again."""
     return jax.device_put(chunk, may_alias=True)
@@ -216,15 +220,8 @@ class Sharded:
         plan: makes the blocks of each device.
     """
 
-    def __init__(
-        self,
-        mesh: Mesh,
-        x: np.ndarray,
-        weights: FloatArray,
-        has_missing: bool,
-        categories: np.ndarray,
-        item_ids: np.ndarray,
-    ):
+    def __init__(self, mesh: Mesh, rows: Any, categories: np.ndarray, item_ids: np.ndarray):
+        x = rows.x
         self.mesh = mesh
         self.owner = [device.process_index for device in mesh.devices.flat]
         n_own_devices = self.owner.count(jax.process_index())
@@ -232,17 +229,14 @@ class Sharded:
             raise argument_error("devices", "a mesh with a device of every process", mesh)
         self._check_same_items(item_ids)
         n_local = all_gather(len(x))
-        self.has_missing = bool(all_gather(int(has_missing)).any())
+        self.has_missing = bool(all_gather(int(rows.has_missing)).any())
         self.categories = all_gather(np.asarray(categories, np.int32)).max(0).astype(int)
         padded = np.zeros(n_local.max(), np.float32)
-        padded[: len(x)] = weights
+        padded[: len(x)] = rows.weights
         by_process = all_gather(padded)
         self.counts, pieces = self._shares(n_local)
         self.weights = np.concatenate([by_process[p][at] for p, at in pieces]).astype(float)
-        if self.weights.sum() < 2:
-            raise argument_error(
-                "responses", "answers of at least 2 subjects", int(self.weights.sum())
-            )
+        _check_enough(self.weights)
         self.block_rows = max(1, *self.counts)
         self.starts = np.cumsum([0, *self.counts])
         self.slots = np.concatenate(

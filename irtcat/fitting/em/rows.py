@@ -130,14 +130,8 @@ def rows_of(
     if specification.solver.devices is None:
         # Features and fixed abilities belong to subjects, whose rows are counted.
         return (rows if own else _filled(rows)), categories, None
-    engine = Sharded(
-        mesh_of(specification.solver.devices),
-        rows.x,
-        rows.weights,
-        rows.has_missing,
-        categories,
-        responses.item_ids,
-    )
+    mesh = mesh_of(specification.solver.devices)
+    engine = Sharded(mesh, rows, categories, responses.item_ids)
     return Rows(rows.x, engine.weights, engine.has_missing, rows.group), engine.categories, engine
 
 

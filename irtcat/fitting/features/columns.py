@@ -155,19 +155,22 @@ def check_alone(arguments: Mapping[str, Any]) -> None:
         raise argument_error(wrong[0], must, shorten(arguments[wrong[0]]), advice)
 
 
-def _rows_for(table: pd.DataFrame, ids: Any, argument: str, what: str) -> pd.DataFrame:
-    """The rows of these ids.
+def _designed(features: Any, ids: Any, argument: str, what: str) -> tuple[Design, FloatArray]:
+    """The columns of the features, and the rows of these ids.
 
     Raises:
         InputError: where an id has no row.
     """
+    table = check_features(features, argument, what)
     names = pd.Index([str(name) for name in ids], dtype=object)
     missing = names[~names.isin(table.index)]
     if len(missing):
         must = f"a table with a row for every {what} of the responses"
         got = f"none for {len(missing)} of them ({shorten(list(missing))})"
         raise argument_error(argument, must, got)
-    return table.loc[names]
+    rows = table.loc[names]
+    design = design_of(rows, argument)
+    return design, design.matrix(rows)
 
 
 def features_of(
@@ -185,19 +188,14 @@ def features_of(
     subject = item = None
     codes: IntArray = np.zeros(responses.n_subjects, np.int32)
     if subject_features is not None:
-        table = check_features(subject_features, "subject_features", "subject")
-        table = _rows_for(table, responses.subject_ids, "subject_features", "subject")
-        design = design_of(table, "subject_features")
-        matrix = design.matrix(table)
+        ids = responses.subject_ids
+        design, matrix = _designed(subject_features, ids, "subject_features", "subject")
         # Several times quicker than np.unique with axis=0, which sorts the rows.
         codes, _ = pd.factorize(np.array([row.tobytes() for row in matrix], object))
         x = matrix[np.unique(codes, return_index=True)[1]]
         subject, codes = (design, x), codes.astype(np.int32)
     if item_features is not None:
-        table = check_features(item_features, "item_features", "item")
-        known = _rows_for(table, responses.item_ids, "item_features", "item")
-        design = design_of(known, "item_features")
-        item = (design, design.matrix(known))
+        item = _designed(item_features, responses.item_ids, "item_features", "item")
     return Features(subject, codes, item, item_residual)
 
 
