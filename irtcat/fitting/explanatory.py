@@ -23,7 +23,7 @@ import numpy as np
 from irtcat._common.checks import InputError, argument_error, brief
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.directions import Begun
-from irtcat.fitting.em.identification import run_covered
+from irtcat.fitting.em.identification import Latent, run_covered
 from irtcat.fitting.em.priors import PriorTable
 from irtcat.fitting.em.setup import FitSetup
 from irtcat.fitting.features.columns import FeatureRegression, with_centred_levels
@@ -48,21 +48,18 @@ class Explained:
     Attributes:
         rounds: their end: problem, EM, and regressions on the scale of the iterations.
         prior: the priors of the items in the last one.
-        centre: mean of the population of all subjects on the scale of the iterations.
-        unit: its SD there.
-        mean: mean of that population on the scale of the items.
-        sd: its SD there.
         n_parameters: number of coefficients and SDs of the regression of the abilities, and of the
             coefficients that replace the parameters of items without residuals.
     """
 
     rounds: Rounds
     prior: PriorTable
-    centre: float
-    unit: float
-    mean: float
-    sd: float
     n_parameters: int
+
+    @property
+    def latent(self) -> Latent:
+        """The population of all subjects on the scale of the items, which it defines if free."""
+        return Latent() if self.rounds.free_scale else Latent(self.rounds.mean, self.rounds.sd)
 
     @property
     def note(self) -> str:
@@ -81,9 +78,11 @@ class Explained:
         fields: dict[str, Any] = {}
         if features.subject is not None and subject is not None:
             mean, log_sd = np.asarray(self.rounds.ended.point.population, float).T
-            scale = sign * factor / self.unit
+            moments = self.rounds.mean, self.rounds.sd
+            centre, unit = moments if self.rounds.free_scale else (0.0, 1.0)
+            scale = sign * factor / unit
             fields["subject_regression"] = FeatureRegression(
-                "ability", features.subject[0], subject, scale, -scale * self.centre
+                "ability", features.subject[0], subject, scale, -scale * centre
             )
             by_row = np.stack([sign * factor * mean, factor * np.exp(log_sd)])
             fields["subject_prior"] = by_row[:, features.codes]
@@ -156,8 +155,6 @@ def explain(setup: FitSetup, begun: Begun, free_scale: bool) -> Explained:
             scaled=False,
             description=description,
         )
-    moments, standard = (rounds.mean, rounds.sd), (0.0, 1.0)
-    (mean, sd), (centre, unit) = (standard, moments) if free_scale else (moments, standard)
     n_parameters = 0
     if features.item is not None and not features.has_residual:
         informed = prior.informed.copy()
@@ -171,15 +168,7 @@ def explain(setup: FitSetup, begun: Begun, free_scale: bool) -> Explained:
         layout = rounds.subject.layout
         n_parameters += int(layout.fixed[layout.block].sum() + (~layout.fixed).sum())
         n_parameters += 0 if free_scale else 2
-    return Explained(
-        rounds=rounds,
-        prior=prior,
-        centre=centre,
-        unit=unit,
-        mean=mean,
-        sd=sd,
-        n_parameters=n_parameters,
-    )
+    return Explained(rounds, prior, n_parameters)
 
 
 def check_explained(template: ItemModel, prior: PriorTable) -> None:

@@ -62,8 +62,6 @@ def _with_density(work: Workspace, params: FloatArray, name: str) -> "SpaceSolut
         problem=problem,
         ended=ended,
         params=np.asarray(ended.point.params, float),
-        slopes_free=np.array(True),
-        finer=np.nan,
         n_latent=density.n_free,
         density=curve,
     )
@@ -77,9 +75,9 @@ class SpaceSolution(NamedTuple):
         problem: the problem in its last form.
         ended: the end of the iterations, evaluated at these parameters.
         params: parameters of the items.
+        n_latent: number of free numbers of the population.
         slopes_free: the slopes that are not held at 0, items x slopes (or all).
         finer: log-likelihood by twice as many nodes; NaN where it was not computed.
-        n_latent: number of free numbers of the population.
         populations: mean and root of each group's abilities; None with a density.
         density: table of the latent density; None for Normal populations.
     """
@@ -88,9 +86,9 @@ class SpaceSolution(NamedTuple):
     problem: Problem
     ended: Ended
     params: FloatArray
-    slopes_free: BoolArray
-    finer: float
     n_latent: int
+    slopes_free: BoolArray = np.array(True)
+    finer: float = np.nan
     populations: Populations | None = None
     density: pd.DataFrame | None = None
 

@@ -56,14 +56,8 @@ class FitSummary:
     def __str__(self) -> str:
         n = self.figures
         quality = f"log-likelihood {n['log_likelihood']:.2f}, {n['n_parameters']} parameters"
-        return "\n".join(
-            [
-                self.data,
-                n["message"],
-                f"{quality}, AIC {n['aic']:.1f}, BIC {n['bic']:.1f}",
-                str(self.bank),
-            ]
-        )
+        criteria = f"AIC {n['aic']:.1f}, BIC {n['bic']:.1f}"
+        return f"{self.data}\n{n['message']}\n{quality}, {criteria}\n{self.bank}"
 
     def _repr_html_(self) -> str:
         """The lines of the text."""
@@ -266,13 +260,8 @@ class Fit:
         """
         if not self.item_regressions:
             raise _left_out("features", "of a fit with", "item_features")
-        return predicted_bank(
-            self.bank,
-            self.item_regressions,
-            self.priors,
-            check_features(features, "features", "item"),
-            categories,
-        )
+        table = check_features(features, "features", "item")
+        return predicted_bank(self.bank, self.item_regressions, self.priors, table, categories)
 
     def bank_of(self, group: Any) -> ItemBank:
         """The items of a group and its population, after a fit with groups.

@@ -48,30 +48,19 @@ def _iterate(setup: FitSetup, begun: Begun) -> "LineSolution":
     features = specification.features
     named = named_settings(begun.problem, settings, model=data.cls.key)
     checkpoint = checkpoint_of(begun.problem, rows, specification.solver, named, setup.fixed)
+    explained, best = None, Latent(np.nan, np.nan)
+    is_fixed = prior.scaled or begun.fixes_scale
     if features is not None:
-        is_free = features.item is not None or not (prior.scaled or begun.fixes_scale)
-        explained = explain(setup, begun, is_free)
-        return LineSolution(
-            setup=setup,
-            begun=begun,
-            problem=explained.rounds.problem,
-            ended=explained.rounds.ended,
-            prior=explained.prior,
-            latent=Latent(explained.mean, explained.sd),
-            explained=explained,
-        )
-    progress = specification.progress
-    problem, ended = run_covered(begun.problem, begun.state, settings, progress, checkpoint)
-    is_free = setup.anchors is not None or not (prior.scaled or begun.fixes_scale)
-    return LineSolution(
-        setup=setup,
-        begun=begun,
-        problem=problem,
-        ended=ended,
-        prior=prior,
-        latent=Latent(),
-        best=Latent(*best_latent(problem, ended)) if is_free else Latent(np.nan, np.nan),
-    )
+        explained = explain(setup, begun, features.item is not None or not is_fixed)
+        problem, ended = explained.rounds.problem, explained.rounds.ended
+        prior, latent = explained.prior, explained.latent
+    else:
+        progress = specification.progress
+        problem, ended = run_covered(begun.problem, begun.state, settings, progress, checkpoint)
+        latent = Latent()
+        if setup.anchors is not None or not is_fixed:
+            best = Latent(*best_latent(problem, ended))
+    return LineSolution(setup, begun, problem, ended, prior, latent, best, explained)
 
 
 class LineSolution(NamedTuple):
@@ -94,8 +83,8 @@ class LineSolution(NamedTuple):
     ended: Ended
     prior: PriorTable
     latent: Latent
-    best: Latent = Latent(np.nan, np.nan)
-    explained: Explained | None = None
+    best: Latent
+    explained: Explained | None
 
     @property
     def curvature(self) -> OneAbility:

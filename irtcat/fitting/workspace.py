@@ -172,17 +172,12 @@ class Workspace:
         c, at = prior.constraints, self.columns
         row = np.arange(len(at))[:, None]
         shared = shared_cells(at[:, list(self.tied)], self.dtype) if self.tied else None
-        return prior._replace(
-            constraints=c._replace(
-                prior_mean=jax.device_put(np.asarray(c.prior_mean)[row, at]),
-                prior_precision=jax.device_put(np.asarray(c.prior_precision)[row, at]),
-                free=jax.device_put(np.asarray(c.free)[row, at] & self._has),
-                lower=jax.device_put(np.asarray(c.lower)[at[0]]),
-                upper=jax.device_put(np.asarray(c.upper)[at[0]]),
-                family=None if c.family is None else jax.device_put(np.asarray(c.family)[row, at]),
-                shared=shared,
-            )
-        )
+        tables = {name: getattr(c, name) for name in ("prior_mean", "prior_precision", "family")}
+        arrays = jax.tree.map(lambda table: np.asarray(table)[row, at], tables)
+        arrays["free"] = np.asarray(c.free)[row, at] & self._has
+        arrays["lower"], arrays["upper"] = np.asarray(c.lower)[at[0]], np.asarray(c.upper)[at[0]]
+        constraints = c._replace(**jax.device_put(arrays), shared=shared)
+        return prior._replace(constraints=constraints)
 
     @functools.cached_property
     def _has(self) -> np.ndarray:

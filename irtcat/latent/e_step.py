@@ -76,6 +76,10 @@ class ResponseRows:
     has_missing: bool = False
     nodes: Any = None
 
+    def fits_numpy(self, model: ItemModel) -> bool:
+        """Whether passes over these rows of one ability are computed in numpy."""
+        return bool(self.layout.fits_numpy(model, self.x.shape, self.weights.dtype))
+
     def by_group(self) -> "list[ResponseRows]":
         """The rows of each group, where the layout is of groups."""
         return [replace(self, layout=chunks) for chunks in self.layout]

@@ -202,12 +202,7 @@ def _sums_by_group(values: Any, group: Any, n_groups: int) -> Any:
     return jax.ops.segment_sum(values.T, group, n_groups).T
 
 
-@functools.partial(
-    jit,
-    numpy_where=lambda items, _, rows, *__: rows.layout.fits_numpy(
-        items.template, rows.x.shape, rows.weights.dtype
-    ),
-)
+@functools.partial(jit, numpy_where=lambda items, _, rows, *__: rows.fits_numpy(items.template))
 def line_sums(
     items: PackedItems, population: Any, rows: ResponseRows, transform: ScaleTransform | None
 ) -> ExpectedSums:
@@ -427,13 +422,7 @@ def adaptive_sums(
         by_params = chained(score, unfolded, chain)
         gradient, information = gradient + by_params[0], information + by_params[1]
     no_nodes = jnp.zeros(0, dtype)  # no nodes that subjects share, hence no counts at them
-    belief = EStep(
-        mean=posteriors[0],
-        covariance=posteriors[1],
-        log_z=posteriors[2],
-        counts=jnp.zeros((1, 0, n_items), dtype),
-        totals=no_nodes,
-        mass=no_nodes,
-    )
+    counts = jnp.zeros((1, 0, n_items), dtype)
+    belief = EStep._make((*posteriors, counts, no_nodes, no_nodes, None))
     no_theta = jnp.zeros((0, dims), dtype)
     return ExpectedSums(belief, no_theta, jnp.stack(polynomials), gradient, information)

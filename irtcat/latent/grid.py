@@ -335,10 +335,7 @@ def two_tier_step(
         jnp.zeros((n_g * n_s, n_items), dtype),
         jnp.zeros((n_groups, n_g * n_s), dtype),
     )
-    mean, covariance, log_z, counts, totals, mass = jax.lax.scan(body, empty, rows.layout)[0]  # type: ignore[arg-type]
-    return EStep(
-        mean=mean, covariance=covariance, log_z=log_z, counts=counts, totals=totals, mass=mass
-    )
+    return EStep(*jax.lax.scan(body, empty, rows.layout)[0])  # type: ignore[arg-type]
 
 
 def two_tier_moments(

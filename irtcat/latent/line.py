@@ -399,9 +399,7 @@ def posterior_on_grid(
 @functools.partial(
     jit,
     static_argnames=("condense",),
-    numpy_where=lambda model, rows, *_, **__: rows.layout.fits_numpy(
-        model, rows.x.shape, rows.weights.dtype
-    ),
+    numpy_where=lambda model, rows, *_, **__: rows.fits_numpy(model),
 )
 def e_step(
     model: ItemModel,

@@ -291,12 +291,10 @@ def product_step(
     return sums_on_lines(posterior_of, model, rows, rule, root)
 
 
-def product_rule(
-    line: GridQuadrature, pattern: np.ndarray, dtype: np.dtype | type = float
-) -> ProductQuadrature:
+def product_rule(line: GridQuadrature, pattern: np.ndarray) -> ProductQuadrature:
     """The product of a line for items of this pattern (items of no ability count to the first)."""
     members = np.eye(pattern.shape[1])[np.argmax(pattern != 0, axis=1)]
-    return ProductQuadrature(line, members.T.astype(dtype))
+    return ProductQuadrature(line, members.T)
 
 
 LARGEST_RANGE = {"float64": 640.0, "float32": 65.0}
@@ -497,11 +495,5 @@ def linear_two_tier_step(
     distances = jnp.append(jnp.broadcast_to(distance, n_general), specific_distance)
     pairs = jnp.append(at * n_s + at_line[0], at[0] * n_s + at_line[1])
     middle = jnp.append(general[at[0]], line[at_line[0]])
-    return EStep(
-        mean=mean,
-        covariance=covariance,
-        log_z=log_z,
-        counts=_on_axes(sums, middle, distances, pairs, n_g * n_s),
-        totals=mass.T @ marks,
-        mass=mass,
-    )
+    counts = _on_axes(sums, middle, distances, pairs, n_g * n_s)
+    return EStep(mean, covariance, log_z, counts, totals=mass.T @ marks, mass=mass)

@@ -247,12 +247,5 @@ def begin(setup: FitSetup) -> Begun:
     problem, state, note = highest_start(begun, settings)
     most = getattr(setup.blank, "trials", 1.0)  # where trials are counted, not cells
     n_cells = data.rows.weights.sum() * data.rows.x.shape[1]
-    return Begun(
-        problem=problem,
-        state=state,
-        settings=settings,
-        start=start,
-        note=note,
-        fixes_scale=fixes_scale,
-        share=float((start.item_n / most).sum() / n_cells),
-    )
+    share = float((start.item_n / most).sum() / n_cells)
+    return Begun(problem, state, settings, start, note, fixes_scale, share)

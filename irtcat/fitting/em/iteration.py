@@ -91,10 +91,8 @@ def _without_turning(gradient: Array, slopes: Array, item_weights: Array) -> Arr
 
 
 def _newton_step(
-    params: Array,
+    items: PackedItems,
     sums: ExpectedSums,
-    dims: int,
-    item_weights: Array,
     constraints: Constraints,
     damping: Array,
     step_rule: StepRule,
@@ -103,9 +101,10 @@ def _newton_step(
     """One Newton step for the items (EM gradient: Lange 1995)."""
     assert sums.gradient is not None
     assert sums.information is not None
+    template, params, item_weights = items
     gradient = sums.gradient + prior_slopes(params, constraints)[0]
     if step_rule.full and step_rule.lengthen:
-        gradient = _without_turning(gradient, params[:, :dims], item_weights)
+        gradient = _without_turning(gradient, params[:, : template.dims], item_weights)
     information = plus_diagonal(sums.information, prior_information(params, constraints))
     damp = jnp.full(len(gradient), damping)
     moved = step_within_bounds(params, gradient, information, damp, constraints, tied, item_weights)
@@ -120,7 +119,6 @@ def _item_update(
     constraints: Constraints,
     n_steps: Any,
     *,
-    dims: int,
     step_rule: StepRule,
     tied: tuple[int, ...],
 ) -> tuple[MStep, Any]:
@@ -132,11 +130,11 @@ def _item_update(
         new = m_step(data, item_weights, tied, n_steps)
     else:
         damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(params.dtype)
-        new = _newton_step(params, sums, dims, item_weights, constraints, damping, step_rule, tied)
+        new = _newton_step(items, sums, constraints, damping, step_rule, tied)
     return new, (item_weights * log_prior(params, constraints)).sum()
 
 
-STATIC = ("dims", "step_rule", "tied")
+STATIC = ("step_rule", "tied")
 _compiled_update = {
     pooled: jit(_item_update, static_argnames=STATIC, small_below=0 if pooled else FEW)
     for pooled in (True, False)
@@ -156,7 +154,7 @@ def em_update(
         The update; its ``step`` is that of EM, in standard errors of the complete data.
     """
     rule, design, fill = problem.step_rule, problem.population, problem.fill
-    static: Any = {"dims": design.dims, "step_rule": rule, "tied": problem.tied}
+    static: Any = {"step_rule": rule, "tied": problem.tied}
     n_responses = len(problem.weights) * len(problem.item_weights)
     by_item = sums.without_rows()
     is_numpy = needs_no_program(problem.template, point.params, sums.belief.counts, n_responses)

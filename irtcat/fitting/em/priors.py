@@ -350,18 +350,14 @@ def ties_fix_the_scale(template: ItemModel, tied: tuple[int, ...]) -> bool:
 
 
 def _keep_one(
-    column: int,
-    mean: FloatArray,
-    precision: FloatArray,
-    family: np.ndarray,
-    counting: BoolArray,
-    names: tuple[str, ...],
+    column: int, tables: tuple[np.ndarray, ...], counting: BoolArray, names: tuple[str, ...]
 ) -> None:
     """Keep the prior of a shared parameter on one item only, one that counts (in place)."""
+    mean, precision, family = tables
     have = np.flatnonzero(precision[:, column] > 0)
     if not len(have):
         return
-    stated = np.stack([table[have, column] for table in (mean, precision, family)])
+    stated = np.stack([table[have, column] for table in tables])
     if (stated != stated[:, :1]).any():
         raise argument_error(
             f"priors[{names[column]!r}]", "one for a parameter that all items share", "several"
@@ -440,7 +436,7 @@ def prior_table(
     # have a prior all items count, as the population is estimated afterwards.
     aside = sparse & (sparse.mean() < 0.5) & (not few_subjects)
     for column in tied:
-        _keep_one(column, mean, precision, family, free[:, column] & ~aside, names)
+        _keep_one(column, (mean, precision, family), free[:, column] & ~aside, names)
     bounds = _bounds(template)
     lognormal = FAMILIES.index("lognormal")
     all_lognormal = bool((family[:, slopes] == lognormal).all()) and bool(slopes)

@@ -285,9 +285,7 @@ def canonical_probabilities(
     static_argnames=("full", "is_known", "is_canonical"),
     small_below=MANY,
     small_where="is_canonical",
-    numpy_where=lambda items, rows, *_, **__: rows.layout.fits_numpy(
-        items.template, rows.x.shape, rows.weights.dtype
-    ),
+    numpy_where=lambda items, rows, *_, **__: rows.fits_numpy(items.template),
 )
 def line_score_sums(
     items: PackedItems,
