@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from irtcat._common.precision import choose_precision, precision
 from irtcat._common.types import BoolArray, FloatArray
@@ -63,8 +61,8 @@ class Prepared(NamedTuple):
     responses: Responses
     cls: type[ItemModel]
     rows: np.ndarray
-    x: Array
-    blocks: Array
+    x: jax.Array
+    blocks: jax.Array
     has_missing: bool
     template: ItemModel
     tied: tuple[int, ...]
@@ -87,7 +85,7 @@ def prepare(
     with precision(name) as dtype:
         template = in_precision(form.blank(Design(two)), dtype)
         x = rows_on_device(rows)
-        blocks = jnp.asarray(row_blocks(len(rows), rows.shape[1], dtype.itemsize))
+        blocks = jax.device_put(row_blocks(len(rows), rows.shape[1], dtype.itemsize))
         data = ResponseRows(x, np.ones(len(rows)), blocks, has_missing=has_missing)
         start = starting_point(template, data, dtype, positive, two)
         return Prepared(

@@ -21,7 +21,6 @@ from irtcat.latent.e_step_program import EStepProgram, e_step_program, filled
 from irtcat.latent.expected_sums import ExpectedSums, RowBlock, over_blocks
 from irtcat.latent.grid import (
     GridQuadrature,
-    TwoTierQuadrature,
     count_general,
     grid_posterior,
     grid_step,

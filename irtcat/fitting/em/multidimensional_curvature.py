@@ -31,7 +31,6 @@ from irtcat.latent import (
     ExpectedSums,
     PopulationDesign,
     ProductQuadrature,
-    TwoTierQuadrature,
     filled,
     n_nodes,
     population_gradient,
@@ -50,7 +49,7 @@ class Multidimensional(Curvature):
         super().__init__(problem.of_all_items(), point, belief, free)
         rule, design = problem.rule, problem.population
         several = design.n_groups > 1
-        self.is_two_tier = isinstance(rule, TwoTierQuadrature)
+        self.is_two_tier = problem.specific is not None
         self.is_adaptive = isinstance(rule, AdaptiveQuadrature)
         # Observed and expected information of the complete data are equal for linear predictors.
         differs = self.is_adaptive and problem.template.closed_form != "logistic"
