@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from irtcat._common.precision import choose_precision, precision
-from irtcat._common.types import BoolArray, FloatArray
+from irtcat._common.types import FloatArray
 from irtcat.fitting.assembly import Estimates, Latent, fit_of
 from irtcat.fitting.em.covariance import Covariance
 from irtcat.fitting.em.identification import latent_step, marginal_log_likelihoods, reflected
@@ -142,7 +142,7 @@ def finish(
     log_posterior: float,
     method: str,
     standard_errors: str,
-    at_bound: BoolArray | None = None,
+    at_bound: Any = False,
     **outcome: Any,
 ) -> Fit:
     """Evaluate the items by an E-step and build the `Fit`.
@@ -172,7 +172,7 @@ def finish(
         start=start,
         prior=prior._replace(description=dict(priors)),
         tied=prepared.tied,
-        at_bound=np.zeros(params.shape, bool) if at_bound is None else at_bound,
+        at_bound=np.broadcast_to(at_bound, params.shape),
         ending=ending,
         log_likelihood=log_likelihood,
         log_posterior=log_posterior,

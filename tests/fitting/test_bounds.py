@@ -11,7 +11,7 @@ from irtcat.fitting.em import m_step as m_steps
 from irtcat.fitting.em.iteration import _newton_step
 from irtcat.fitting.em.m_step import CompleteData, Constraints, m_step
 from irtcat.fitting.em.problem import StepRule
-from irtcat.latent import EStep, ExpectedSums
+from irtcat.latent import EStep, ExpectedSums, PackedItems
 from irtcat.models import (
     MODELS,
     Design,
@@ -118,7 +118,8 @@ def test_the_newton_step_of_several_abilities_is_best_along_a_bound():
         sums = ExpectedSums(belief, nothing, None, gradient, information)
         rule = StepRule()
         start = jnp.array([[0.9, 0.0]])
-        new = _newton_step(start, sums, 1, jnp.ones(1), constraints, jnp.zeros(()), rule, ())
+        items = PackedItems(TwoPL.blank(Design(np.array([2]))), start, jnp.ones(1))
+        new = _newton_step(items, sums, constraints, jnp.zeros(()), rule, ())
         # 2 move = 2 - 1 * .1, the move of the slope to its bound
         np.testing.assert_allclose(new.params, [[1.0, 0.95]], atol=1e-8)
 

@@ -78,11 +78,11 @@ def test_the_sets_of_copies_of_greatest_variance_are_tried(rng):
 def test_the_first_population_is_on_the_scale_of_the_anchors(rng):
     bank = ItemBank.from_parameters(rng.uniform(0.8, 2, 9), rng.normal(0.5, 1.2, 9))
     theta = rng.normal(0.8, 1.3, 600)
-    found = Anchors(bank, np.empty((0, 0))).first_population(
+    mean, sd = Anchors(bank, np.empty((0, 0))).first_population(
         bank.simulate(theta, seed=2), np.dtype(float)
     )
-    assert found.mean == pytest.approx(theta.mean(), abs=0.12)
-    assert found.sd == pytest.approx(theta.std(), abs=0.1)
+    assert mean == pytest.approx(theta.mean(), abs=0.12)
+    assert sd == pytest.approx(theta.std(), abs=0.1)
 
 
 @pytest.mark.parametrize(
