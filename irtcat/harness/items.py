@@ -125,7 +125,14 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     fields = ("task", "sample", "hash", "text", "target")
     cells = zip(*(_cells(table, COLUMNS[field], ids) for field in fields), strict=True)
     out = [
-        Item(item, own or "" if task is None else task, sample or item, digest or "", text, target)
+        Item(
+            id=item,
+            task=own or "" if task is None else task,
+            sample=sample or item,
+            hash=digest or "",
+            text=text,
+            target=target,
+        )
         for item, (own, sample, digest, text, target) in zip(ids, cells, strict=True)
     ]
     _check_samples(out)

@@ -160,7 +160,14 @@ def latent_design(
     _check_marks(marks, names, ids)
     if structure == "two-tier":
         n_general = _count_tier(marks)
-    return LatentDesign(marks, names, False, bool(correlated), structure or "", n_general)
+    return LatentDesign(
+        pattern=marks,
+        factors=names,
+        exploratory=False,
+        correlated=bool(correlated),
+        structure=structure or "",
+        n_general=n_general,
+    )
 
 
 def anchored_design(

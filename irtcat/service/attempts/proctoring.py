@@ -422,12 +422,18 @@ def replay(service: Service, attempt: str, section: int) -> Replay:
     for event, then, candidates in retraced(session):
         for item in event["items"]:
             answer = it.progress.answers.get(item)
-            given: tuple[Any, Any, Any] = (None, None, None)
-            if answer is not None:
-                given = (answer.response, answer.code, answer.seconds)
-            after = {str(k): float(v) for k, v in estimates.get(item, {}).items()}
             best = candidates.head(CANDIDATES)
             shown = best if item in best.index else pd.concat([best, candidates.loc[[item]]])
-            why = in_words(then, candidates, item)
-            steps.append(Step(len(steps) + 1, item, why, *given, after, shown))
+            steps.append(
+                Step(
+                    number=len(steps) + 1,
+                    item=item,
+                    why=in_words(then, candidates, item),
+                    response=None if answer is None else answer.response,
+                    code=None if answer is None else answer.code,
+                    seconds=None if answer is None else answer.seconds,
+                    estimates={str(k): float(v) for k, v in estimates.get(item, {}).items()},
+                    candidates=shown,
+                )
+            )
     return Replay(section, tuple(steps), session.reason, tuple(session.flags()))
