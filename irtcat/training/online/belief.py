@@ -97,7 +97,7 @@ class Belief:
         self._topics = topics if has_means else None
         self.step = 0
         self.prompts = Prompts.start(items.n)
-        self.spread = Spread(np.zeros(items.n), np.zeros(items.n))
+        self.spread = Spread(*np.zeros((2, items.n), np.float32))
         self.policy = self._prior_policy()
         dims = len(self.policy.noise)
         self.past = Past(shift=np.zeros(1), var=np.zeros(1), cross=np.zeros((1, dims)))
