@@ -26,12 +26,7 @@ from irtcat.fitting import fit
 from irtcat.fitting.features.columns import features_of
 from irtcat.io import as_responses
 from irtcat.io.convert import ResponsesLike
-from irtcat.prediction.logistic_factors import (
-    PROBIT,
-    FeatureColumns,
-    LogisticFactors,
-    fit_logistic_factors,
-)
+from irtcat.prediction.logistic_factors import PROBIT, FeatureColumns, LogisticFactors
 from irtcat.responses import Responses
 from irtcat.responses._frames import cells_table
 from irtcat.scoring import score
@@ -121,13 +116,14 @@ class CellTask(NamedTuple):
     def fitted(self, hidden: BoolArray | None = None) -> LogisticFactors:
         """The factor model, without the hidden cells."""
         answers = self.answers if hidden is None else np.where(hidden, np.nan, self.answers)
-        return fit_logistic_factors(
+        factors = LogisticFactors(
             answers,
             self.dims,
             weights=self.weights,
             subject_features=self.subject_features,
             item_features=self.item_features,
         )
+        return factors.run()
 
 
 def cells(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from irtcat._common.types import BoolArray, FloatArray, IntArray
-from irtcat.prediction.logistic_factors import PROBIT, fit_logistic_factors
+from irtcat.prediction.logistic_factors import PROBIT, LogisticFactors, flat, outer
 
 DIMS = 8
 """Dimensions before shrinkage. On six data sets of calibrated models one dimension had 3 to 8 %
@@ -35,12 +35,11 @@ class FactorModel(NamedTuple):
     @staticmethod
     def fit(x: FloatArray, dims: int = DIMS) -> "FactorModel":
         """Fit to scores from 0 to 1, subjects x items; dimensions without support shrink to 0."""
-        fitted = fit_logistic_factors(x, dims)
+        fitted = LogisticFactors(x, dims).run()
         return FactorModel(fitted.intercepts, fitted.loadings)
 
     def _squares(self) -> FloatArray:
-        a = self.loadings
-        return (a[:, :, None] * a[:, None, :]).reshape(len(a), -1)
+        return flat(outer(self.loadings))
 
     def posterior(
         self,
@@ -96,7 +95,7 @@ class FactorModel(NamedTuple):
             weight = p * (1 - p)
             slope = np.where(asked, 0.0, weight) @ self.loadings
             with_sum = np.einsum("nij,nj->ni", factors.cov, slope) @ self.loadings.T + 1
-            variance = weight + weight**2 * (_flat(factors.cov) @ self._squares().T)
+            variance = weight + weight**2 * (flat(factors.cov) @ self._squares().T)
             value = (weight * with_sum) ** 2 / np.maximum(variance, 1e-12) / costs
             items[:, position] = np.where(asked, -1.0, value).argmax(axis=1)
             asked[rows, items[:, position]] = True
@@ -133,7 +132,7 @@ class FactorModel(NamedTuple):
             item_weights: weight of every item in the score; they sum to 1.
         """
         mean, cov = self.of(items).posterior(x)
-        variance = _flat(cov) @ self._squares().T
+        variance = flat(cov) @ self._squares().T
         p = expit((self.intercepts + mean @ self.loadings.T) / np.sqrt(1 + PROBIT * variance))
         rest = item_weights.copy()
         rest[items] = 0
@@ -145,10 +144,6 @@ def asked_mask(shape: tuple[int, ...], items: IntArray) -> BoolArray:
     asked = np.zeros(shape, bool)
     np.put_along_axis(asked, items, True, axis=1)
     return asked
-
-
-def _flat(cov: FloatArray) -> FloatArray:
-    return cov.reshape(len(cov), -1)
 
 
 class Factors(NamedTuple):

@@ -5,13 +5,7 @@ import pytest
 from scipy.special import expit
 
 from irtcat.fitting.features.regression import Column, NormalData, regress
-from irtcat.prediction.logistic_factors import (
-    PROBIT,
-    FeatureColumns,
-    LogisticFactors,
-    _Regressions,
-    fit_logistic_factors,
-)
+from irtcat.prediction.logistic_factors import PROBIT, FeatureColumns, LogisticFactors, _Regressions
 
 
 def simulated(seed=0, n=150, m=120, dims=2, missing=0.3):
@@ -43,7 +37,7 @@ def drawn(fitted, seed):
 @pytest.fixture(scope="module")
 def two():
     log_odds, answers = simulated()
-    return log_odds, answers, fit_logistic_factors(answers, 5)
+    return log_odds, answers, LogisticFactors(answers, 5).run()
 
 
 def test_factors_that_are_there_are_found_and_others_vanish(two):
@@ -77,7 +71,7 @@ def test_order_of_rows_and_columns_does_not_matter(two):
     _, answers, fitted = two
     rng = np.random.default_rng(1)
     rows, columns = rng.permutation(len(answers)), rng.permutation(answers.shape[1])
-    other = fit_logistic_factors(answers[np.ix_(rows, columns)], 5)
+    other = LogisticFactors(answers[np.ix_(rows, columns)], 5).run()
     expected = probabilities(fitted)[np.ix_(rows, columns)]
     np.testing.assert_allclose(probabilities(other), expected, atol=1e-6)
 
@@ -97,9 +91,9 @@ def test_rescaling_and_turning_keep_the_log_odds():
 
 def test_more_trials_say_more():
     answers = simulated(n=40, m=30)[1]
-    one = fit_logistic_factors(answers, 1)
-    same = fit_logistic_factors(answers, 1, weights=np.ones(answers.shape))
-    more = fit_logistic_factors(answers, 1, weights=np.full(answers.shape, 4.0))
+    one = LogisticFactors(answers, 1).run()
+    same = LogisticFactors(answers, 1, weights=np.ones(answers.shape)).run()
+    more = LogisticFactors(answers, 1, weights=np.full(answers.shape, 4.0)).run()
     np.testing.assert_array_equal(probabilities(one), probabilities(same))
     assert one.subjects_cov.mean() > 2 * more.subjects_cov.mean()
 
@@ -135,20 +129,20 @@ def test_features_predict_rows_and_columns_without_answers():
     answers = (rng.random((n, m)) < expit(log_odds)).astype(float)
     answers[:20], answers[:, :25] = np.nan, np.nan
     of_items = np.column_stack([steps, noise])
-    fitted = fit_logistic_factors(
+    fitted = LogisticFactors(
         answers,
         2,
         subject_features=FeatureColumns((size - size.mean())[:, None], np.zeros(1, int)),
         item_features=FeatureColumns(of_items - of_items.mean(axis=0), np.repeat([0, 1], [1, 20])),
-    )
+    ).run()
     mean, _ = fitted.log_odds()
     assert np.corrcoef(fitted.intercepts[:25], -steps[:25])[0, 1] > 0.97
     assert np.corrcoef(mean[:20, :25].ravel(), log_odds[:20, :25].ravel())[0, 1] > 0.9
-    plain = fit_logistic_factors(answers, 2)
+    plain = LogisticFactors(answers, 2).run()
     np.testing.assert_allclose(plain.intercepts[:25], plain.intercepts[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("answers", [[[1, 0], [0, 0]], [[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]])
 def test_few_and_separated_answers_stay_finite(answers):
-    p = probabilities(fit_logistic_factors(np.array(answers, float), 12))
+    p = probabilities(LogisticFactors(np.array(answers, float), 12).run())
     assert ((p > 0.01) & (p < 0.99)).all()
