@@ -99,6 +99,17 @@ def check_positive(name: str, value: Any) -> None:
         raise argument_error(name, "a finite number above 0", value)
 
 
+def rising_pair(name: str, must: str, value: Any) -> tuple[float, float]:
+    """Two finite numbers of which the first is lower."""
+    try:
+        low, high = map(float, value)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise argument_error(name, must, value)
+    return low, high
+
+
 LEAVE_OUT = (
     "If the column is no item, leave it out with ignore=, or keep it as a column of the subjects "
     "with subject_columns=."

@@ -82,9 +82,8 @@ class Ability:
         return pd.DataFrame(columns, index=index)
 
 
-def joined_abilities(parts: Sequence[Ability], rows: Sequence[IntArray]) -> Ability:
-    """The abilities of groups of subjects in one, in the order of the rows."""
-    first, order = parts[0], np.argsort(np.concatenate(rows), kind="stable")
+def joined_abilities(parts: Sequence[Ability], order: IntArray) -> Ability:
+    """The abilities of parts of the subjects in one, in this order of all their rows."""
 
     def column(name: str) -> Any:
         values = [getattr(part, name) for part in parts]
@@ -95,4 +94,4 @@ def joined_abilities(parts: Sequence[Ability], rows: Sequence[IntArray]) -> Abil
         return np.concatenate(values)[order]
 
     names = (*PER_SUBJECT, "nodes", "weights", "covariance")
-    return replace(first, **{name: column(name) for name in names})
+    return replace(parts[0], **{name: column(name) for name in names})

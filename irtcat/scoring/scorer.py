@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, brief, check_choice, check_interval
+from irtcat._common.checks import argument_error, brief, check_choice, check_interval, rising_pair
 from irtcat._common.precision import choose_precision
 from irtcat._common.progress import Progress, ProgressOption, Steps, with_progress
 from irtcat.bank import BankLike, ItemBank, as_bank, check_needs
@@ -18,7 +18,7 @@ from irtcat.io.source import ResponseSource, chunks
 from irtcat.models import item_categories
 from irtcat.responses import Responses
 from irtcat.responses._conditions import check_conditions
-from irtcat.scoring.ability import PER_SUBJECT, Ability, joined_abilities
+from irtcat.scoring.ability import Ability, joined_abilities
 from irtcat.scoring.estimators import METHODS, ScoringTask
 from irtcat.scoring.groups import members_of_groups, mixture_note, refuse_versions, subject_priors
 from irtcat.scoring.score_vectors import ability_estimate
@@ -193,31 +193,27 @@ def score(
         if method != "eap":
             raise argument_error("prior", "left out but for eap", f"one for {method}")
         check_needs(bank.model, ["one ability"], "priors of subjects")
-    try:
-        low, high = map(float, theta_bounds)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise argument_error("theta_bounds", "two finite numbers in rising order", theta_bounds)
+    bounds = rising_pair("theta_bounds", "two finite numbers in rising order", theta_bounds)
     check_conditions(bank.items, responses.items, mismatch, source="bank")
     if isinstance(responses, ResponseSource):
         for name, value in (("prior", prior), ("groups", groups)):
             if value is not None:
                 raise argument_error(name, "left out for responses read in passes", "some")
-        return _in_passes(bank, responses, method, level, (low, high), precision, progress)
+        return _in_passes(bank, responses, method, level, bounds, precision, progress)
     if groups is not None:
         members = members_of_groups(bank, responses, groups)
         options: dict[str, Any] = {"level": level, "precision": precision, "mismatch": "accept"}
         parts = [
-            score(part.bank, part.responses, method, theta_bounds=(low, high), **options)
+            score(part.bank, part.responses, method, theta_bounds=bounds, **options)
             for part in members
         ]
-        return joined_abilities(parts, [part.rows for part in members])
+        rows = np.concatenate([part.rows for part in members])
+        return joined_abilities(parts, np.argsort(rows, kind="stable"))
     refuse_versions(bank, responses)
     bank, matched = match(bank, responses)
     dtype = choose_precision(precision, matched.values.size)
     subject_prior = None if prior is None else subject_priors(prior, matched.subject_ids)
-    task = ScoringTask(bank, matched, float(level), (low, high), dtype, prior=subject_prior)
+    task = ScoringTask(bank, matched, float(level), bounds, dtype, prior=subject_prior)
     return _abilities(task, method)
 
 
@@ -261,7 +257,7 @@ def _in_passes(
     """`score` of a `ResponseSource`, a chunk of subjects at a time."""
     rows = int(min(source.n_subjects, max(1, CHUNK_CELLS // source.n_items)))
     dtype = choose_precision(precision, source.n_subjects * source.n_items)
-    items, scored_blocks = np.asarray(source.item_ids, dtype=object), []
+    items, parts = np.asarray(source.item_ids, dtype=object), []
     begin = Steps(progress, -(-source.n_subjects // rows))
     known = bank.codes if len(bank.codes or ()) == source.n_categories else None
     codes = known or tuple(range(source.n_categories))  # those of the bank, from its lowest on
@@ -279,9 +275,5 @@ def _in_passes(
             items=source.items,
         )
         scored = score(bank, block, method, level=level, theta_bounds=theta_bounds, precision=dtype)
-        columns = {name: getattr(scored, name) for name in PER_SUBJECT}
-        scored_blocks.append({k: v[: len(ids)] for k, v in columns.items() if v is not None})
-    named: dict[str, Any] = {
-        name: np.concatenate([block[name] for block in scored_blocks]) for name in scored_blocks[0]
-    }
-    return Ability(**named, method=method, level=float(level), note=scored.note)
+        parts.append(replace(scored, nodes=None, weights=None, covariance=None))
+    return joined_abilities(parts, np.arange(source.n_subjects))  # without the rows that fill up

@@ -84,10 +84,8 @@ def difficulty_strata(task: Task) -> Strata:
 
 def _group_strata(task: Task) -> Strata:
     if task.groups is None:
-        raise InputError(
-            f"The {task.strategy} strategy needs groups of items. Got none. "
-            "Set groups= to a column of the items' metadata or a group for each item."
-        )
+        advice = "Set groups= to a column of the items' metadata or a group for each item."
+        raise task.lacking("groups of items", advice)
     groups = task.groups
     return lambda items: [items[groups[items] == g] for g in np.unique(groups[items])]
 
@@ -215,10 +213,8 @@ def _order(
     """
     shuffled = [rng.permutation(stratum) for stratum in (strata(items) if strata else [items])]
     if costs is not None:
-        sorted_ = [stratum[np.argsort(costs[stratum], kind="stable")] for stratum in shuffled]
-        shuffled = [
-            stratum[:: 1 if number % 2 == 0 else -1] for number, stratum in enumerate(sorted_)
-        ]
+        shuffled = [stratum[np.argsort(costs[stratum], kind="stable")] for stratum in shuffled]
+        shuffled[1::2] = [stratum[::-1] for stratum in shuffled[1::2]]
     return np.concatenate(shuffled) if shuffled else items
 
 
@@ -280,7 +276,6 @@ def _greatest_cost(costs: FloatArray, inclusion: FloatArray) -> float:
     first = costs[np.minimum(first_items, size - 1)].sum()
     change = (costs[1:] - costs[:-1])[order]
     start = start[order]
-    settled = np.append(np.diff(start) > 1e-9, True) & (
-        start < 1 - 1e-9
-    )  # after all changes at equal starts
+    # After all changes at equal starts.
+    settled = np.append(np.diff(start) > 1e-9, True) & (start < 1 - 1e-9)
     return float(first + np.cumsum(change)[settled].max(initial=0.0))

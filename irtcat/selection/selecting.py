@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from irtcat._common.checks import argument_error, check_choice, check_count, is_number, shorten
+from irtcat._common.checks import check_choice, check_count, is_number, rising_pair
+from irtcat._common.errors import argument_error, shorten
 from irtcat._common.progress import ProgressOption, with_progress
 from irtcat._common.registry import documented
 from irtcat._common.types import FloatArray
@@ -19,7 +20,6 @@ from irtcat.selection.subset import Request, Subset
 from irtcat.selection.task import (
     Choice,
     Task,
-    as_range,
     item_values,
     read_allowed,
     read_constraints,
@@ -147,15 +147,19 @@ def select(
         named_groups = read_groups(item_values("groups", groups, item_ids, bank, calibration))
     if costs is not None:
         costs = item_values("costs", costs, item_ids, bank, calibration)
+    limits = read_constraints(n_items, mask, named_groups, quotas, costs, budget)
+    if theta_range is not None:
+        must = "a pair of finite numbers, the lower one first"
+        theta_range = rising_pair("theta_range", must, theta_range)
     task = Task(
         item_ids=item_ids,
-        limits=read_constraints(n_items, mask, named_groups, quotas, costs, budget),
+        limits=limits,
         bank=bank,
         responses=calibration,
         rng=np.random.default_rng(seed),
         strategy=strategy,
         theta=theta,
-        theta_range=as_range(theta_range),
+        theta_range=theta_range,
         tau=tau,
         share=float(share),
         groups=None if named_groups is None else named_groups[0],

@@ -126,20 +126,6 @@ def read_constraints(
     return checked
 
 
-def as_range(value: Any) -> tuple[float, float] | None:
-    """Lowest and highest ability, or None."""
-    if value is None:
-        return None
-    must = "a pair of finite numbers, the lower one first"
-    try:
-        low, high = (float(v) for v in value)
-    except (TypeError, ValueError):
-        raise argument_error("theta_range", must, value) from None
-    if not (np.isfinite([low, high]).all() and low < high):
-        raise argument_error("theta_range", must, value)
-    return low, high
-
-
 NEEDS = ("bank", "responses", "groups", "proportions")
 
 
@@ -198,14 +184,16 @@ class Task:
     expect: str | None = None
     progress: Progress | None = None
 
+    def lacking(self, need: str, advice: str, got: str = "none") -> InputError:
+        """The error of a strategy without what it needs."""
+        return InputError(f"The {self.strategy} strategy needs {need}. Got {got}. {advice}")
+
     @property
     def any_bank(self) -> ItemBank:
         """The bank, of any number of abilities; raises an error without one."""
         if self.bank is None:
-            raise InputError(
-                f"The {self.strategy} strategy needs a calibrated bank. Got none. "
-                "Calibrate one with irtcat.fit(responses).bank."
-            )
+            advice = "Calibrate one with irtcat.fit(responses).bank."
+            raise self.lacking("a calibrated bank", advice)
         return self.bank
 
     @property
@@ -219,10 +207,7 @@ class Task:
     def need_responses(self) -> Responses:
         """The calibration responses; raises an error without them."""
         if self.responses is None:
-            raise InputError(
-                f"The {self.strategy} strategy needs calibration responses. Got none. "
-                "Pass them as calibration=."
-            )
+            raise self.lacking("calibration responses", "Pass them as calibration=.")
         return self.responses
 
     @cached_property
@@ -237,10 +222,8 @@ class Task:
             return self.responses.mean_shares(axis=0)
         if self.bank is not None and "proportion_correct" in self.bank.statistics:
             return self.bank.statistics["proportion_correct"].to_numpy(float)
-        raise InputError(
-            f"The {self.strategy} strategy needs proportions correct. Got neither responses nor a "
-            "bank that records them. Give the calibration responses."
-        )
+        got = "neither responses nor a bank that records them"
+        raise self.lacking("proportions correct", "Give the calibration responses.", got)
 
     @cached_property
     def difficulty(self) -> FloatArray:
