@@ -241,8 +241,7 @@ def _estimate(
         fisher, lower, upper = jax.vmap(expected)(theta, answered), grid[at_least], grid[at_most]
         return PointEstimate(theta, information, fisher, lower, upper, tied=tied, flat=flat)
 
-    out = jax.lax.map(block, rows)
-    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
+    return jax.tree.map(jnp.concatenate, jax.lax.map(block, rows))
 
 
 def _ends(inside: Array) -> tuple[Array, Array]:

@@ -184,8 +184,7 @@ def _posterior(
             theta, weights, log_z, *_moments(theta, weights), beyond=beyond, coarse=coarse
         )
 
-    out = jax.lax.map(block, rows)
-    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
+    return jax.tree.map(jnp.concatenate, jax.lax.map(block, rows))
 
 
 CURVE_CELLS = 2**22
@@ -258,8 +257,7 @@ def _summed(
         beyond, coarse = _is_cut_off(log_post), sd < least_sd
         return Posterior(theta, weights, log_z, mean, sd, beyond=beyond, coarse=coarse)
 
-    out = jax.lax.map(block, rows)
-    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), out)
+    return jax.tree.map(jnp.concatenate, jax.lax.map(block, rows))
 
 
 def standardised(bank: ItemBank) -> ItemModel:
