@@ -166,12 +166,11 @@ def _cells(task: Task, n_items: int) -> tuple[IntArray, IntArray]:
         in_group = limits.allowed & (limits.group == g)
         common = np.flatnonzero(in_group & ~rarely_answered)
         rare = np.flatnonzero(in_group & rarely_answered)
-        sizes = np.array([len(common), len(rare)])
+        n_rare = 0
         if len(rare):
+            sizes = np.array([len(common), len(rare)])
             n, n_rare = round_at_random(n * sizes / sizes.sum(), task.rng)
-            kinds += [(common, int(n)), (rare, int(n_rare))]
-        else:
-            kinds.append((common, int(n)))
+        kinds += [(common, int(n)), (rare, int(n_rare))]
     for items, n in kinds:
         if not len(items) or n == 0:
             continue

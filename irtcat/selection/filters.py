@@ -27,9 +27,7 @@ class Rule(NamedTuple):
 
     def passes(self, statistic: FloatArray, tau: float | FloatArray) -> BoolArray:
         """Whether items pass; those without a value (NaN) do not."""
-        with np.errstate(invalid="ignore"):
-            passed: BoolArray = statistic < tau if self.below else statistic > tau
-        return passed
+        return statistic < tau if self.below else statistic > tau
 
     def cost(self, statistic: FloatArray) -> FloatArray:
         """The sort key for selecting items, lowest first."""
@@ -55,9 +53,7 @@ class Band(NamedTuple):
 
     def passes(self, statistic: FloatArray, tau: float | None = None) -> BoolArray:
         """Whether items pass; those without a value (NaN) do not."""
-        with np.errstate(invalid="ignore"):
-            passed: BoolArray = (statistic >= self.low) & (statistic <= self.high)
-        return passed
+        return (statistic >= self.low) & (statistic <= self.high)
 
     def cost(self, statistic: FloatArray) -> FloatArray:
         """The distance from the middle of the band."""

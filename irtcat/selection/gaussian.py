@@ -13,6 +13,7 @@ with ``n_items`` columns.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from typing import NamedTuple
 
@@ -236,18 +237,11 @@ def greedy(
     progress: Progress | None = None,
 ) -> Picks:
     """The `conditioned` choice; under a cost budget the better of those by gain and per cost."""
+    choice = partial(conditioned, sigma, limits, filler, n_items=n_items, max_cost=max_cost)
 
     def choose(by_cost: bool) -> Picks:
         part = progress if limits.costs is None else part_of(progress, by_cost, 2)
-        return conditioned(
-            sigma,
-            limits,
-            filler,
-            by_cost=by_cost,
-            n_items=n_items,
-            max_cost=max_cost,
-            progress=part,
-        )
+        return choice(by_cost=by_cost, progress=part)
 
     return better_picks(choose, limits)
 
@@ -356,10 +350,8 @@ def choose_robust(task: Task) -> Choice:
     first = limits if n_sampled == 0 else replace(limits, upper=upper)
     sigma = GaussianCovariance(task.scores, task.scores.variances)
     chosen, gains = greedy(sigma, first, filler, n_first, budget_first, task.progress)
-    if n_sampled == 0:
-        return Choice(chosen, gains)
     try:
-        remaining = limits.after(chosen)
+        remaining = None if n_sampled == 0 else limits.after(chosen)
         if remaining is None:
             return Choice(chosen, gains)
         sample = draw(remaining, task.rng, difficulty_strata(task))

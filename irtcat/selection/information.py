@@ -109,18 +109,15 @@ def _filter(rule: Rule) -> Callable[[Task], Choice]:
     """A difficulty filter: the k lowest (highest) values, below (above) tau if it is given."""
 
     def choose(task: Task) -> Choice:
-        value = rule.statistic_of(_share(task) if rule.statistic == "pc" else task.difficulty)
+        is_share = rule.statistic == "pc"
+        if is_share and task.tau is not None and not 0 <= task.tau <= 1:
+            raise argument_error("tau", "a proportion in [0, 1]", task.tau)
+        value = rule.statistic_of(task.proportion_correct if is_share else task.difficulty)
         passes = None if task.tau is None else rule.passes(value, task.tau)
         choice = _best(task, -rule.cost(value), passes)
         return choice._replace(criterion=value[choice.chosen])
 
     return choose
-
-
-def _share(task: Task) -> FloatArray:
-    if task.tau is not None and not 0 <= task.tau <= 1:
-        raise argument_error("tau", "a proportion in [0, 1]", task.tau)
-    return task.proportion_correct
 
 
 FILTERS = tuple(
@@ -165,11 +162,8 @@ def choose_minimax(task: Task) -> Choice:
         Fedorov (1972), Theory of Optimal Experiments, section 3.2 (exchanges).
     """
     bank = task.need_bank
-    half_range = 2 * bank.population.sd
-    low, high = task.theta_range or (
-        bank.population.mean - half_range,
-        bank.population.mean + half_range,
-    )
+    middle, half_range = bank.population.mean, 2 * bank.population.sd
+    low, high = task.theta_range or (middle - half_range, middle + half_range)
     information = fisher_information(bank, np.linspace(low, high, NODES))
 
     def at_weakest(items: IntArray, chosen: list[int]) -> FloatArray:

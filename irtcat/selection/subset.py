@@ -83,14 +83,8 @@ class Subset:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Subset):
             return NotImplemented
-        return (
-            (self.strategy, self.seed, self.expect, self.in_turn)
-            == (other.strategy, other.seed, other.expect, other.in_turn)
-            and np.array_equal(self.item_ids, other.item_ids)
-            and np.array_equal(self.weights, other.weights)
-            and np.array_equal(self.probabilities, other.probabilities, equal_nan=True)
-            and np.array_equal(self.criterion, other.criterion, equal_nan=True)
-        )
+        mine, its = ((one.strategy, one.seed, one.expect, one.in_turn) for one in (self, other))
+        return mine == its and self.to_frame().equals(other.to_frame())
 
     def __hash__(self) -> int:
         return hash((self.strategy, self.seed, *self.item_ids))
