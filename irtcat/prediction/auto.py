@@ -42,7 +42,7 @@ from irtcat._common.checks import argument_error
 from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.factor_scores import FactorScores
-from irtcat.prediction.intervals import conformal_quantile
+from irtcat.prediction.intervals import conformal_quantile, nearest_subjects
 from irtcat.prediction.out_of_range import Estimates, Evidence, Range
 from irtcat.prediction.regression import LEAST_SUBJECTS, predict_for_few, ridge_path
 from irtcat.prediction.result import Estimate
@@ -58,10 +58,6 @@ the mean of all subjects."""
 
 BLENDS = np.linspace(0, 1, 21)
 """Weights of the regression."""
-
-NEAREST, FEWEST_NEAREST = 0.25, 20
-"""Share of the calibrated subjects, and their least number, that stand for a subject with items of
-its own: they suit its ability, and say little about others."""
 
 OWN_ITEMS = 1.2
 """Widens intervals for items of a subject's own: penalty and weights are fitted to the errors of
@@ -155,12 +151,9 @@ def _learn(
     rule = ScoreRule(equating, placement.summary, float(np.median(y)))
     if begin is None:
         return rule
-    similar = np.arange(len(y))
+    similar: IntArray = np.arange(len(y))
     if run.is_tailored:
-        nearest = np.argsort(
-            np.abs(y - equating.scores(equating.means(run.x)).mean()), kind="stable"
-        )
-        similar = nearest[: max(FEWEST_NEAREST, int(len(y) * NEAREST))]
+        similar = nearest_subjects(y, equating.scores(equating.means(run.x)).mean())
     held_out, by_end, blend, penalty, (w, v) = _cross_validated(
         task, calibrated, run, similar, begin
     )

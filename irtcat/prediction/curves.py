@@ -13,7 +13,7 @@ from scipy.special import logit, ndtri
 from irtcat._common.progress import Steps
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.prediction.equating import TEMPER
-from irtcat.prediction.intervals import conformal_quantile, mixture_interval
+from irtcat.prediction.intervals import conformal_quantile, mixture_interval, nearest_subjects
 from irtcat.prediction.regression import LEAST_SUBJECTS, predict_for_few
 from irtcat.prediction.result import FEW_SIMILAR, Estimate
 from irtcat.prediction.task import FOLDS, Task, filled_scores
@@ -33,9 +33,6 @@ for each calibrated one. The first affordable one is used."""
 AFFORDABLE = 1.03
 """A ratio is affordable if the error of the calibrated subjects rises by this factor at most; the
 estimator "auto" has the same limit."""
-
-NEAREST, FEWEST_NEAREST = 0.25, 20
-"""Share of the calibrated subjects, and their least number, whose errors give an interval."""
 
 MISFIT = 0.05
 """SD of the full score of an out-of-range subject about the prediction of the curves, added
@@ -227,9 +224,8 @@ def _predict_pattern(
     total = kernel.sum(axis=1)
     corrected = new.score + kernel @ errors / np.maximum(total, 1e-12)
     half, sd = np.empty((2, len(x)))
-    n = max(min(FEWEST_NEAREST, len(y)), int(len(y) * NEAREST))
     for row, score in enumerate(corrected):
-        nearest = np.argsort(np.abs(y - score), kind="stable")[:n]
+        nearest = nearest_subjects(y, score)
         half[row] = conformal_quantile(corrected_errors[choice, nearest], level)
         sd[row] = np.sqrt(np.mean(corrected_errors[choice, nearest] ** 2))
     sample = _sampled(new, 1 - calibrated.curves.item_weights[items].sum(), x, drawn)

@@ -218,16 +218,14 @@ class Equating:
                 full_score = self.full_scores[shares].ravel()
                 score = density @ full_score
                 spread = density @ full_score**2 - score**2
-                out[number, :2, group.rows] = np.stack(
-                    [score, np.sqrt(np.maximum(spread, 0))], axis=1
-                )
+                out[number, 0, group.rows] = score
+                out[number, 1, group.rows] = np.sqrt(np.maximum(spread, 0))
                 order = np.argsort(full_score, kind="stable")
                 full_score, density = full_score[order], density[:, order]
                 # The probability of a point is that of the cell around it: half lies below it.
                 below = np.cumsum(density, axis=1) - 0.5 * density
                 for row, cumulative in zip(group.rows, below, strict=True):
-                    ends = np.interp([tail, 1 - tail], cumulative, full_score)
-                    out[number, 2:4, row] = ends
+                    out[number, 2:4, row] = np.interp([tail, 1 - tail], cumulative, full_score)
         return out
 
     @cached_property

@@ -1,5 +1,6 @@
 """Whose score it is: that of this run, of the model over reruns, or on items like these."""
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -205,24 +206,11 @@ def noise_of_task(
     if task.known is not None:  # the totals have its own answers
         rows = places_of(task.answers.subject_ids[task.known], calibrated.subject_ids)
         new_bound[task.known] = old_bound[rows]
-    halves, sources = [], set()
-    for data, scores, t, bound, square in (
-        (task.answers, score, task.weights_of_chosen, new_bound, float(weights @ weights)),
-        (calibrated, field, weights, old_bound, None),
-    ):
-        half, source = noise_halves(
-            data,
-            scores,
-            t,
-            bound,
-            estimand=estimand,
-            level=task.level,
-            reruns=reruns,
-            square=square,
-        )
-        halves.append(half)
-        sources.add(source)
-    return RunNoise(halves[0], halves[1], worst_source(sources))
+    halves = partial(noise_halves, estimand=estimand, level=task.level, reruns=reruns)
+    square = float(weights @ weights)
+    of_new, source = halves(task.answers, score, task.weights_of_chosen, new_bound, square=square)
+    of_old, old_source = halves(calibrated, field, weights, old_bound)
+    return RunNoise(of_new, of_old, worst_source({source, old_source}))
 
 
 def wilson_halves(

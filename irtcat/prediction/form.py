@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,19 +194,17 @@ class ShortForm:
             estimator="auto",
             level=level,
             estimand=estimand,
-            noise_of=lambda score, ranks_of: self._noise(
-                answers, score, norms.to_numpy(), ranks_of, level, known
-            ),
+            noise_of=partial(self._noise, answers, norms.to_numpy(), level, known),
         )
 
     def _noise(
         self,
         answers: Responses,
-        score: FloatArray,
         norms: FloatArray,
-        estimand: str,
         level: float,
         reruns: Reliability | None,
+        score: FloatArray,
+        estimand: str,
     ) -> RunNoise:
         """The noise of the runs of new and calibrated subjects, by the items' curves."""
         score = np.nan_to_num(score)

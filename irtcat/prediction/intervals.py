@@ -10,6 +10,10 @@ from scipy.special import ndtr, ndtri
 
 from irtcat._common.types import FloatArray, IntArray
 
+NEAREST, FEWEST_NEAREST = 0.25, 20
+"""Share of the calibrated subjects, and their least number, that stand for a subject with items of
+its own, and whose errors give its interval: they suit its ability, and say little about others."""
+
 BISECTIONS = 40
 """Halvings of [-1, 2]: precision 3e-12."""
 
@@ -18,6 +22,12 @@ def conformal_quantile(errors: FloatArray, probability: float) -> float:
     """Quantile of cross-validated errors that holds for one more subject: of n + 1, not n."""
     n = len(errors)
     return float(np.quantile(errors, min(1.0, np.ceil((n + 1) * probability) / n)))
+
+
+def nearest_subjects(scores: FloatArray, score: float) -> IntArray:
+    """Positions of the calibrated subjects with the nearest scores."""
+    n = max(FEWEST_NEAREST, int(len(scores) * NEAREST))
+    return np.argsort(np.abs(scores - score), kind="stable")[:n]
 
 
 def mixture_quantile(

@@ -96,9 +96,8 @@ def predict_gpirt(task: Task) -> Estimate:
     total = weights.sum(axis=1, keepdims=True)
     share = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     spread = (share**2 * np.where(is_observed, task.x - mean[:, None], 0) ** 2).sum(axis=1)
-    floor = (
-        (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)
-    )  # all answers right show no variance
+    # All answers right show no variance.
+    floor = (share**2).sum(axis=1) * 0.25 / np.maximum(m + 2, 1)
     unanswered = np.maximum(1 - is_observed @ task.weights_of_chosen, 0)
     v = np.maximum(spread, floor) * unanswered
     mean_share = np.where(np.isnan(mean), 0.0, bias / np.maximum(bias + v, 1e-12))

@@ -1,7 +1,7 @@
 """Full scores from the answers to the chosen items: their means, and regressions on them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -64,19 +64,16 @@ def fit_ridge(features: FloatArray, targets: FloatArray) -> Ridge:
     basis = vectors if wide else z @ vectors  # subjects x components
     scale = values if wide else np.ones_like(values)
     inner = basis.T @ y
-    best: tuple[float, FloatArray, float] | None = None
-    for penalty in PENALTIES:
+
+    def errors(penalty: float) -> FloatArray:
         shrunk = scale / (values + penalty)
         leverage = 1 / n + (basis**2) @ shrunk
-        errors = (y - basis @ (shrunk[:, None] * inner)) / np.maximum(1 - leverage, 1e-6)[:, None]
-        loss = float((errors**2).sum())
-        if best is None or loss < best[0]:
-            best = loss, errors, penalty
-    assert best is not None
-    _, residuals, penalty = best
+        return (y - basis @ (shrunk[:, None] * inner)) / np.maximum(1 - leverage, 1e-6)[:, None]
+
+    penalty = min(PENALTIES, key=lambda penalty: float((errors(penalty) ** 2).sum()))
     weight = 1 / (values + penalty)
     solution = vectors @ (weight[:, None] * inner)
-    return Ridge(centre, mean, z.T @ solution if wide else solution, residuals)
+    return Ridge(centre, mean, z.T @ solution if wide else solution, errors(penalty))
 
 
 def ridge_path(
@@ -168,12 +165,13 @@ def _gaussian_process(
     square = np.maximum(_squared(old, old) / k, 0)
     n = len(y)
 
-    def covariance(theta: FloatArray) -> FloatArray:
+    def factorised(theta: FloatArray, linear: FloatArray, square: FloatArray) -> Any:
         v1, v2, length, noise = np.exp(theta)
-        return v1 * linear + v2 * np.exp(-square / length**2) + noise * np.eye(n)
+        covariance = v1 * linear + v2 * np.exp(-square / length**2) + noise * np.eye(len(linear))
+        return scipy.linalg.cho_factor(covariance, lower=True, check_finite=False)
 
-    def loss(theta: FloatArray) -> float:
-        factor = scipy.linalg.cho_factor(covariance(theta), lower=True, check_finite=False)
+    def loss(theta: FloatArray, target: FloatArray, *kernels: FloatArray) -> float:
+        factor = factorised(theta, *kernels)
         fit = target @ scipy.linalg.cho_solve(factor, target, check_finite=False)
         # A weak penalty towards the start keeps unidentified parameters finite.
         return float(0.5 * fit + np.log(np.diagonal(factor[0])).sum()) + 0.02 * float(
@@ -185,15 +183,12 @@ def _gaussian_process(
     bounds = [(s - 6, s + 6) for s in start]
     bounds[3] = (np.log(1e-4), 1.0)
     thin = slice(None, None, max(1, n // 400))  # enough for the hyperparameters
-    full_data = linear, square, target, n
-    linear, square, target = linear[thin, thin], square[thin, thin], target[thin]
-    n = len(target)
+    few = target[thin], linear[thin, thin], square[thin, thin]
     optimum = scipy.optimize.minimize(
-        loss, start, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40}
+        loss, start, few, method="L-BFGS-B", bounds=bounds, options={"maxiter": 40}
     )
-    linear, square, target, n = full_data
     v1, v2, length, noise = np.exp(optimum.x)
-    factor = scipy.linalg.cho_factor(covariance(optimum.x), lower=True, check_finite=False)
+    factor = factorised(optimum.x, linear, square)
     cross = v1 * new_centred @ old.T / k + v2 * np.exp(-_squared(new_centred, old) / k / length**2)
     prior_variance = v1 * (new_centred**2).sum(axis=1) / k + v2 + noise
     solved = scipy.linalg.cho_solve(factor, cross.T, check_finite=False)

@@ -122,9 +122,7 @@ class Subjects:
     def factors(self, fold: int | None = None) -> FactorModel:
         """The factor model of all of them, or of those outside a fold."""
         if fold not in self._factors:
-            used = (
-                self.choosers if fold is None else self.choosers[self.fold[self.choosers] != fold]
-            )
+            used = self.choosers[self.fold[self.choosers] != fold]  # no fold is None
             self._factors[fold] = FactorModel.fit(self.x[used])
         return self._factors[fold]
 

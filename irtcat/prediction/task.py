@@ -286,6 +286,10 @@ def check_bank(bank: ItemBank, calibration: Responses) -> None:
         raise argument_error("bank", must, f"{bank.model.n_categories} categories")
 
 
+OF_SUBSET = ("request", "strategy", "in_turn", "fixed", "replayed")
+"""Fields of a `Task` that are those of the subset, where it has them."""
+
+
 def read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, dict[str, Any]]:
     """Ids of the items that were run, and what is known of them as fields of a `Task`."""
     item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
@@ -303,11 +307,7 @@ def read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, dict[s
         "weights": weights / weights.sum(),
         "sampled": is_sample(subset, calibration.n_items),
         "probabilities": np.asarray(getattr(subset, "probabilities", np.full(k, np.nan)), float),
-        "request": getattr(subset, "request", None),
-        "strategy": str(getattr(subset, "strategy", "")),
-        "in_turn": bool(getattr(subset, "in_turn", False)),
-        "fixed": getattr(subset, "fixed", None),
-        "replayed": getattr(subset, "replayed", ()),
+        **{name: getattr(subset, name) for name in OF_SUBSET if hasattr(subset, name)},
     }
 
 
