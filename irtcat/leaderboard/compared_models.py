@@ -288,7 +288,7 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
             raise argument_error("responses", must, source.kind)
         mean[present] = exact_shares(values, trials)
     else:
-        codes = recode(values[None], source, reference, "responses")[0]
+        codes = recode(values[None], source, reference)[0]
         mean[present] = np.where(codes < 0, np.nan, codes / reference.highest)
     n_trials[~np.isnan(mean)] = 1
     if trials is not None:

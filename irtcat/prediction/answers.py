@@ -17,9 +17,7 @@ MOST_REACHES = 64
 """Different half widths of the calibrated subjects that ranks are counted with."""
 
 
-def recode(
-    values: np.ndarray, new: Responses, calibration: Any, name: str = "responses"
-) -> np.ndarray:
+def recode(values: np.ndarray, new: Responses, calibration: Any) -> np.ndarray:
     """Recode categories from the calibration's lowest code (1-4 may occur without a 1)."""
     is_observed = observed(values)
     codes = values.astype(np.int64) + (new.codes[0] - calibration.codes[0])
@@ -29,7 +27,7 @@ def recode(
         code = int(codes[row, column]) + calibration.codes[0]
         must = f"in the codes of calibration ({calibration.codes[0]}"
         must += f" to {calibration.codes[-1]})"
-        raise argument_error(name, must, code, f"It is subject {new.subject_ids[row]}'s.")
+        raise argument_error("responses", must, code, f"It is subject {new.subject_ids[row]}'s.")
     return np.where(is_observed, codes, -1).astype(np.int8)
 
 

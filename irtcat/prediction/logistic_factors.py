@@ -180,8 +180,7 @@ class LogisticFactors:
         self.subjects, self.subjects_cov = _part_way(
             self.subjects, self.subjects_cov, weighted, precision
         )
-        regression = self.subjects_regression
-        regression.update(self.subjects, self.subjects_cov, prior, np.eye(self.dims))
+        self.subjects_regression.update(self.subjects, self.subjects_cov, prior, np.eye(self.dims))
         return p
 
     def update_items(self) -> None:

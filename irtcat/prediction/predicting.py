@@ -175,9 +175,7 @@ def predict(
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     check_conditions(calibration.items, responses.items, mismatch, items=item_ids)
     answers = align(responses, item_ids, calibration)
-    known = None
-    if reruns is not None:
-        known = read_reruns(reruns, (responses, calibration), calibration, mismatch)
+    known = read_reruns(reruns, (responses, calibration), calibration, mismatch)
     if drawn is not None:
         unequal = {"groups": groups, "weights": weights}
         of_items |= read_drawn(drawn, estimator, responses, item_ids, unequal)

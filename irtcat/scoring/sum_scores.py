@@ -128,7 +128,6 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
     cumulative = np.cumsum(weight, axis=1) - 0.5 * weight
     tails = (1 - level) / 2, (1 + level) / 2
     lower, upper = np.array([np.interp(tails, row, theta) for row in cumulative]).T
-    least = least_sd_for(standardised(bank), step) * population.sd
     table = {
         "theta": mean,
         "se": se,
@@ -136,7 +135,7 @@ def _table(bank: ItemBank, level: float, limit: float, n_cells: int) -> dict[str
         "upper": upper,
         "probability": np.exp(top[:, 0]) * total[:, 0],
         "beyond": np.maximum(log_joint[:, 0], log_joint[:, -1]) > top[:, 0] - CUT_OFF,
-        "coarse": se < least,
+        "coarse": se < least_sd_for(standardised(bank), step) * population.sd,
     }
     if population.nodes is not None:  # a density has no other nodes
         coarse = table["se"] < np.diff(population.nodes).max()
