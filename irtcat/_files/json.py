@@ -1,11 +1,9 @@
-"""JSON that every program reads: the one conversion to its values, texts, files and pages."""
+"""JSON that every program reads: the one conversion to its values, texts and files."""
 
-import base64
 import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -104,22 +102,3 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """
     with replacing(path) as file:
         file.write((json_text(value, indent=1) + "\n").encode("utf-8"))
-
-
-UNSAFE = re.compile("[<>&@\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that could end an element, or change the writing direction."""
-
-
-def escaped(text: str) -> str:
-    r"""Escape JSON so that it cannot open or close an HTML element; the data are unchanged.
-
-    Example:
-        >>> escaped('"</script><b>&"')
-        '"\\u003c/script\\u003e\\u003cb\\u003e\\u0026"'
-    """
-    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def policy_hash(text: str) -> str:
-    """The hash by which a Content-Security-Policy allows an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

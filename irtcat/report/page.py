@@ -1,18 +1,13 @@
 """Renders sections as HTML: user data is escaped, script and style are pinned by their hash."""
 
-import functools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, NamedTuple
 
-import jinja2
-from markupsafe import Markup
-
-from irtcat._files.json import escaped, json_text, policy_hash
-from irtcat._version import __version__
+from irtcat._files import html
 from irtcat.report.blocks import TOPICS, Note, Section, shorter
 
+ASSETS = "report/assets"
 SCRIPTS = ("core.js", "charts.js", "tables.js", "page.js")
 LENGTHS = (2000, 1000, 500, 300, 200, 140, 100, 70, 50, 30)
 """Lengths to which long texts are truncated: the first with which the page fits."""
@@ -77,7 +72,7 @@ def page(
     values = _values(title, every, headline or Headline(), ranking is not None)
 
     def rendered(data: str, remark: str) -> str:
-        return _template().render(**values, data=Markup(data), remark=remark)
+        return html.rendered("report/templates", **values, data=data, remark=remark)
 
     room = limit - len(rendered("", "").encode()) - 400
     longest = max((len(text) for text in _texts(every)), default=0)
@@ -103,14 +98,9 @@ def _values(
     title: str, every: Sequence[Section], headline: Headline, has_ranking: bool
 ) -> dict[str, Any]:
     """What the template shows, apart from the data."""
-    style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
-    policy = (
-        f"default-src 'none'; style-src '{policy_hash(style)}'; "
-        f"script-src '{policy_hash(script)}'; base-uri 'none'; form-action 'none'"
-    )
     placed = [Placed(number, section) for number, section in enumerate(every)]
     notes = [
-        (note, (place.anchor, _line(place.section.title)))
+        (note, (place.anchor, html.one_line(place.section.title)))
         for place in placed
         for note in place.section.notes
     ]
@@ -121,10 +111,8 @@ def _values(
         "sections": placed[1:] if has_ranking else placed,
         "groups": grouped(notes),
         "shown": NOTES_SHOWN,
-        "policy": Markup(policy),
-        "style": Markup(style),
-        "script": Markup(script),
-        "version": __version__,
+        "style": html.asset(ASSETS, "page.css"),
+        "script": "".join(html.asset(ASSETS, name) for name in SCRIPTS),
     }
 
 
@@ -150,29 +138,6 @@ def grouped(notes: Sequence[tuple[Note, Source]]) -> list[list[tuple[Note, list[
     return sorted(filter(None, groups), key=lambda group: not group[0][0].serious)
 
 
-@functools.cache
-def _template() -> jinja2.Template:
-    """The page's template, which escapes every value that is not `Markup`."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("irtcat.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["line"] = _line
-    return environment.get_template("page.html")
-
-
-def _line(text: object) -> str:
-    """A text on one line."""
-    return " ".join(str(text).split())
-
-
-def _asset(name: str) -> str:
-    return resources.files("irtcat").joinpath("report", "assets", name).read_text("utf-8")
-
-
 def _columns_to_omit(sections: Sequence[Section], length: int, excess: int) -> list[dict[str, Any]]:
     """As few columns of long tables as needed to save ``excess`` bytes, long texts first."""
     if excess <= 0:
@@ -189,7 +154,7 @@ def _columns_to_omit(sections: Sequence[Section], length: int, excess: int) -> l
     for _, _, column in sorted(candidates, key=lambda entry: entry[:2], reverse=True):
         if excess + NOTE_BYTES * len(omitted) <= 0:
             break
-        excess -= len(_json(_reduced(column, length)).encode())
+        excess -= len(html.script_json(_reduced(column, length)).encode())
         omitted.append(column)
     return omitted
 
@@ -213,7 +178,9 @@ def _in_blocks(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _data(sections: Sequence[Section], length: int, omitted: Collection[int] = ()) -> str:
     """The blocks as JSON for a script element."""
-    return _json([_reduced(list(section.blocks), length, omitted) for section in sections])
+    return html.script_json(
+        [_reduced(list(section.blocks), length, omitted) for section in sections]
+    )
 
 
 def _reduced(value: Any, length: int, omitted: Collection[int] = ()) -> Any:
@@ -225,8 +192,3 @@ def _reduced(value: Any, length: int, omitted: Collection[int] = ()) -> Any:
     if isinstance(value, list):
         return [_reduced(entry, length, omitted) for entry in value if id(entry) not in omitted]
     return value
-
-
-def _json(document: Any) -> str:
-    """Compact JSON for a script element."""
-    return escaped(json_text(document, ensure_ascii=False, separators=(",", ":")))

@@ -5,24 +5,21 @@ draws nothing at random. What else a configuration may hold is refused, with all
 once.
 """
 
-import functools
 import os
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import jax
-import jinja2
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from irtcat._common.checks import InputError, argument_error, shorten
 from irtcat._common.precision import precision
 from irtcat._files.formats import FileFormat
-from irtcat._files.json import escaped, json_text, json_value, policy_hash
+from irtcat._files.html import asset, rendered, script_json
+from irtcat._files.json import json_value
 from irtcat._files.writing import replacing
 from irtcat._version import __version__
 from irtcat.bank import BankLike, ItemBank
@@ -32,6 +29,8 @@ from irtcat.cat.engine.engine import start
 from irtcat.cat.engine.preparation import prepare
 from irtcat.cat.engine.reading import checked_bank
 from irtcat.models import CUMULATIVE, SOFTMAX, item_categories
+
+ASSETS = "cat/offline/assets"
 
 OFFLINE_TEST = FileFormat("irtcat-offline-test", "an offline test")
 
@@ -201,22 +200,16 @@ class OfflineTest:
 
     def to_html(self) -> str:
         """The page: one file with items, engine and style, which loads nothing."""
-        style, script = _asset("page.css"), _asset("engine.js") + _asset("page.js")
         post = urlsplit(self.post)
-        connects = f"connect-src {post.scheme}://{post.netloc}; " if self.post else ""
-        policy = (
-            f"default-src 'none'; style-src '{policy_hash(style)}'; "
-            f"script-src '{policy_hash(script)}'; {connects}base-uri 'none'; form-action 'none'"
-        )
         data = {"test": self.document, "title": self.title, "address": self.post}
         data["questions"] = self.questions
-        return _template().render(
+        return rendered(
+            ASSETS,
+            style=asset(ASSETS, "page.css"),
+            script=asset(ASSETS, "engine.js") + asset(ASSETS, "page.js"),
+            data=script_json(data),
+            connects=f"connect-src {post.scheme}://{post.netloc}; " if self.post else "",
             title=self.title,
-            policy=Markup(policy),
-            style=Markup(style),
-            script=Markup(script),
-            data=Markup(_json(data)),
-            version=__version__,
         )
 
     def to_module(self) -> str:
@@ -224,8 +217,10 @@ class OfflineTest:
         warning = "\n".join(f" * {line}" for line in (f"irtcat {__version__}.", KEYS_IN_PAGE))
         head = f"/*\n{warning}\n */\n"
         exports = {"test": self.document, "questions": self.questions}
-        lines = [f"\nexport const {name} = {_json(value)};" for name, value in exports.items()]
-        return head + _asset("engine.js") + "".join(lines) + "\n"
+        lines = [
+            f"\nexport const {name} = {script_json(value)};" for name, value in exports.items()
+        ]
+        return head + asset(ASSETS, "engine.js") + "".join(lines) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page, or the module where the name ends in .js or .mjs, atomically.
@@ -297,28 +292,6 @@ def _check_address(address: str) -> None:
     # A quote, space or semicolon would end the policy in which its origin stands.
     if not (is_secure or is_here) or not all(c.isalnum() or c in ".-:" for c in parts.netloc):
         raise argument_error("post", "an address that begins with https://", address)
-
-
-def _json(document: Any) -> str:
-    """Compact JSON for a script element."""
-    return escaped(json_text(document, ensure_ascii=False, separators=(",", ":")))
-
-
-def _asset(name: str) -> str:
-    return resources.files("irtcat").joinpath("cat", "offline", "assets", name).read_text("utf-8")
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    """The page's template, which escapes every value that is not `Markup`."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("irtcat.cat.offline", "assets"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html")
 
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
