@@ -63,15 +63,9 @@ LABELS = {
     "p_wrong_key": "P(wrong key)",
     "p_unrelated": "P(unrelated)",
     **{
-        f"{key}_p{percent:02d}": f"{text}, {quantile}"
+        f"{key}_p{percent:02d}": f"{text}, " + ("median" if percent == 50 else f"{percent} %")
         for key, text in (("b", "Difficulty"), ("a", "Discrimination"))
-        for percent, quantile in (
-            (5, "5 %"),
-            (25, "25 %"),
-            (50, "median"),
-            (75, "75 %"),
-            (95, "95 %"),
-        )
+        for percent in (5, 25, 50, 75, 95)
     },
 }
 

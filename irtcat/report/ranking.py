@@ -1,7 +1,7 @@
 """The ranking of the page: one score with one interval for every model, and where it comes from."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -138,26 +138,9 @@ class RankedModels:
         return np.vectorize(NORMAL.cdf, otypes=[float])(np.nan_to_num(ratio))
 
 
-@dataclass
-class _Found:
-    """Estimates by name, the first of each name; a later one of another run is only noted."""
-
-    rows: dict[str, Standing] = field(default_factory=dict)
-    others: list[str] = field(default_factory=list)
-
-    @staticmethod
-    def of(rows: Iterable[Standing]) -> "_Found":
-        found = _Found()
-        for row in rows:
-            found.add(row)
-        return found
-
-    def add(self, row: Standing) -> None:
-        if not np.isfinite(row.score):
-            return
-        known = self.rows.setdefault(row.name, row)
-        if abs(known.score - row.score) > 1e-9:
-            self.others.append(row.name)
+def _finite(rows: Iterable[Standing]) -> list[Standing]:
+    """The rows with a score."""
+    return [row for row in rows if np.isfinite(row.score)]
 
 
 def _common(estimands: Iterable[str]) -> str:
@@ -197,46 +180,48 @@ def ranking_of(
     """
     reference = ReferenceScores(responses, mismatch, estimand)
     by, found = "score", _scores(results, reference, progress)
-    if not found.rows:
+    if not found:
         tables = [r for r in results if r.kind == "scores" and "theta" in r.value]
-        by, found = "theta", _Found.of(row for table in tables for row in _abilities(table))
+        by, found = "theta", _finite(row for table in tables for row in _abilities(table))
     tables = [r for r in results if r.kind == "groups"]
-    if not found.rows and tables:
-        by, found = "observed", _Found.of(row for table in tables for row in _grouped(table))
-    if not found.rows and responses is not None:
-        by, found = "observed", _Found.of(_observed(responses, results, estimand))
-    if not found.rows:
+    if not found and tables:
+        by, found = "observed", _finite(row for table in tables for row in _grouped(table))
+    if not found and responses is not None:
+        by, found = "observed", _finite(_observed(responses, results, estimand))
+    if not found:
         return None
-    rows = sorted(found.rows.values(), key=lambda row: -row.score)
+    by_name: dict[str, Standing] = {}
+    others = []
+    for row in found:
+        first = by_name.setdefault(row.name, row)
+        if abs(first.score - row.score) > 1e-9:
+            others.append(row.name)
+    rows = sorted(by_name.values(), key=lambda row: -row.score)
     n_items = _n_items(results, responses)
-    return RankedModels(by=by, rows=tuple(rows), others=tuple(found.others), n_items=n_items)
+    return RankedModels(by=by, rows=tuple(rows), others=tuple(others), n_items=n_items)
 
 
 def _scores(
     results: Sequence[Result], reference: "ReferenceScores", progress: Progress | None
-) -> _Found:
+) -> list[Standing]:
     """The scores of evaluations and predictions, of sessions, and of evaluations by the bank."""
-    found = _Found()
     n_run = {len(result.value) for result in results if result.kind == "subset"}
     subset_size = n_run.pop() if len(n_run) == 1 else None
     ends = [_evaluated(result) for result in results if result.kind == "evaluation"]
     evaluations = [row for row in ends if row is not None]
-    for row in evaluations:
-        if row.estimator != "bank":
-            found.add(row)
+    rows = [row for row in evaluations if row.estimator != "bank"]
     for result in results:
         if result.kind == "predictions":
-            for row in _in_table(result, n_items=subset_size, letters=""):
-                found.add(row)
+            rows += _finite(_in_table(result, n_items=subset_size, letters=""))
+    names = {row.name for row in rows}
     stores = [result for result in results if result.kind == "sessions"]
     for number, result in enumerate(stores):
-        for row in session_standings(result, reference, part_of(progress, number, len(stores))):
-            if row.name not in found.rows:  # else of the same run, or an earlier session
-                found.add(row)
-    for row in evaluations:
-        if row.estimator == "bank":
-            found.add(row)
-    return found
+        part = part_of(progress, number, len(stores))
+        for row in _finite(session_standings(result, reference, part)):
+            if row.name not in names:  # else of the same run, or an earlier session
+                names.add(row.name)
+                rows.append(row)
+    return rows + [row for row in evaluations if row.estimator == "bank"]
 
 
 def _n_items(results: Sequence[Result], responses: Responses | None) -> int | None:

@@ -318,8 +318,6 @@ def _sections(result: Result, context: Context) -> list[Section]:
     if result.kind == "evaluation":
         return evaluation(name, value, context.score_text, context.names)
     if result.kind == "sessions":
-        from irtcat.report.sessions import sessions
-
         return [sessions(name, value, context.score_text, context.names)]
     by_ability = context.ranking is not None and context.ranking.by == "theta"
     makers = {

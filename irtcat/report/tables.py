@@ -230,7 +230,7 @@ def board(name: str, table_: pd.DataFrame, flags: tuple[str, ...] = ()) -> Secti
     options: dict[str, list[Block]] = {}
     for metric in metrics:
         flat = mean[metric].rename("mean").to_frame().assign(spread=spread[metric]).reset_index()
-        options[METRIC_NAMES.get(metric, metric)] = [_chart(metric, flat)]
+        options[METRIC_NAMES[metric]] = [_chart(metric, flat)]
     n = int(table_["seed"].nunique()) if "seed" in table_ else 1
     band = f" Lines are means over {n} seeds, bands one standard deviation." if n > 1 else ""
     intro = (
@@ -291,26 +291,22 @@ def _chart(metric: str, table_: pd.DataFrame) -> Block:
         low, high = rows["mean"] - spread, rows["mean"] + spread
         band = (low, high) if (spread > 0).any() else (None, None)
         last = float(rows["mean"].iloc[-1])
-        error = abs(last - BEST_VALUE[metric]) if metric in BEST_VALUE else last
+        error = abs(last - BEST_VALUE[metric])
         drawn = line(name, rows["n_items"], rows["mean"], *band)
         lines_.append((error if np.isfinite(error) else np.inf, drawn))
     ordered = [one for _, one in sorted(lines_, key=lambda entry: entry[0])]
-    named = ordered[:MOST_NAMED]
-    # Drawn first, so that the named lines lie above them; without bands, which would cover all.
-    others = [{**_without_band(one), "dim": 1} for one in ordered[MOST_NAMED:]]
-    if len(named) > MOST_BANDS:
-        named = list(map(_without_band, named))
     most = table_["n_items"].max()
-    ends = [f"{one['name']} {one['y'][-1]:.3g}" for one in named[:3] if one["y"][-1] is not None]
+    ends = [f"{one['name']} {one['y'][-1]:.3g}" for one in ordered[:3] if one["y"][-1] is not None]
     description = f"Best at {most:g} items: {', '.join(ends)}."
-    if others:
-        description += f" The best {len(named)} lines are named; the other {len(others)} are grey."
-    label = METRIC_NAMES.get(metric, metric)
+    others = len(ordered) - MOST_NAMED
+    if others > 0:
+        description += f" The best {MOST_NAMED} lines are named; the other {others} are grey."
+    label = METRIC_NAMES[metric]
     return lines(
         label,
         "Items run, k",
         label,
-        [*named, *others],
+        _with_few_named(ordered),
         description,
         marks=1,
         logx=int(most / max(table_["n_items"].min(), 1) > 8),
@@ -318,8 +314,11 @@ def _chart(metric: str, table_: pd.DataFrame) -> Block:
     )
 
 
-def _without_band(series: Block) -> Block:
-    return {key: series[key] for key in ("name", "x", "y")}
+def _with_few_named(series: list[Block]) -> list[Block]:
+    """Lines of which the first are named, the others grey; many without their bands."""
+    if len(series) > MOST_BANDS:
+        series = [{key: one[key] for key in ("name", "x", "y")} for one in series]
+    return [one if i < MOST_NAMED else {**one, "dim": 1} for i, one in enumerate(series)]
 
 
 def gaps(name: str, table_: pd.DataFrame) -> Section:
@@ -331,15 +330,12 @@ def gaps(name: str, table_: pd.DataFrame) -> Section:
         for key, rows in groups
     ]
     series.sort(key=lambda one: one["y"][-1])
-    if len(series) > MOST_BANDS:  # bands would cover each other
-        series = list(map(_without_band, series))
-    series = [one if i < MOST_NAMED else {**one, "dim": 1} for i, one in enumerate(series)]
     bands = "Bands are bootstrap intervals." if len(series) <= MOST_BANDS else ""
     chart = lines(
         "Smallest gap ranked right",
         "Items run, k",
         "Smallest gap ranked right (points)",
-        series,
+        _with_few_named(series),
         bands,
         marks=1,
         logx=1,

@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -51,20 +51,8 @@ SHARES_WITHIN = 0.01
 """Shares that sum to 1 within this are treated as rounded: they are scaled to sum to 1."""
 
 
-NO_OTHER_RULES: dict[str, Any] = {
-    "content": (),
-    "start": Part("criterion"),
-    "exposure": Part("none"),
-    "enemies": (),
-    "targets": (),
-    "testlet": None,
-    "pretest": None,
-    "first": (),
-}
-"""Rules with which only the criterion chooses items."""
-
-ALL_DRAWN: dict[str, Any] = {"sampled": 1.0, **NO_OTHER_RULES, "fixed": None, "budget": None}
-"""Rules with which every item is drawn from all that are left."""
+OTHER_RULES = ("content", "start", "exposure", "enemies", "targets", "testlet", "pretest", "first")
+"""Rules beside the criterion that choose items."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +275,7 @@ class Config(Settings):
             raise argument_error("fixed", "a FixedItems, or None", fixed)
         self._set("fixed", fixed)
         why = "with fixed items, which no other rule may exclude"
-        self._check_rules_are({"sampled": 0.0, **NO_OTHER_RULES}, why)
+        self._check_equals(Config(), ("sampled", *OTHER_RULES), why)
 
     def _check_costs(self) -> None:
         if self.cost is not None and CRITERIA[self.criterion].by_cost is None:
@@ -477,12 +465,14 @@ class Config(Settings):
                 raise argument_error(name, must, None)
         if self.is_guaranteed:
             why = "for a guaranteed interval, since every item must be drawn"
-            self._check_rules_are(ALL_DRAWN, why)
+            names = ("sampled", *OTHER_RULES, "fixed", "budget")
+            self._check_equals(Config(sampled=1.0), names, why)
 
-    def _check_rules_are(self, rules: Mapping[str, Any], why: str) -> None:
+    def _check_equals(self, needed: "Config", names: Iterable[str], why: str) -> None:
         """Raise where a rule is another than the one that is needed."""
-        for name, value in rules.items():
-            if (found := getattr(self, name)) != value:
+        for name in names:
+            value, found = (getattr(config, name) for config in (needed, self))
+            if found != value:
                 must, got = (
                     rule.name if isinstance(rule, Part) else rule for rule in (value, found)
                 )
@@ -641,15 +631,9 @@ TABLES: dict[str, Mapping[str, Any]] = {
 
 def rule_names(config: Config) -> dict[str, list[str]]:
     """Names of the rules of a configuration, by its fields."""
-    return {
-        "method": [as_part("method", config.method).name],
-        "prior": [config.prior],
-        "start": [config.start.name],
-        "exposure": [config.exposure.name],
-        "content": [rule.name for rule in config.content],
-        "criterion": [config.criterion],
-        "stopping": [rule.name for rule in single_rules(config.stopping)],
-    }
+    rules: dict[str, Sequence[Any]] = {field: [getattr(config, field)] for field in TABLES}
+    rules |= {"content": config.content, "stopping": single_rules(config.stopping)}
+    return {field: [as_part(field, one).name for one in listed] for field, listed in rules.items()}
 
 
 def check_config(config: Any) -> None:
