@@ -63,20 +63,15 @@ def number_text(value: float, form: str) -> str:
     return format(value, form).replace("-", "−")
 
 
-def panels(n: int, height: float = 4.2) -> "tuple[Figure, list[Axes]]":
+def panels(n: int) -> "tuple[Figure, list[Axes]]":
     """A figure of n panels, at most four per row, with a common y axis."""
     columns = min(n, COLUMNS)
     rows = -(-n // columns)
-    figure = new_figure(2.4 + 3.6 * columns, height if rows == 1 else 0.8 * height * rows)
+    figure = new_figure(2.4 + 3.6 * columns, 4.2 if rows == 1 else 0.8 * 4.2 * rows)
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
     for axes in grid[n:]:
         axes.remove()
     return figure, list(grid[:n])
-
-
-def add_title(figure: "Figure", text: str) -> None:
-    """Write the title of a figure above its panels, from the left edge on."""
-    figure.suptitle(text, x=0.1 / figure.get_size_inches()[0], ha="left", fontsize="large")
 
 
 def tidy(axes: "Axes") -> None:
@@ -87,18 +82,18 @@ def tidy(axes: "Axes") -> None:
 
 
 def finished(figure: "Figure", title: str, *panels: "Axes") -> "Figure":
-    """The figure with its title and tidy panels."""
-    add_title(figure, title)
+    """The figure with tidy panels, and its title above them, from the left edge on."""
+    figure.suptitle(title, x=0.1 / figure.get_size_inches()[0], ha="left", fontsize="large")
     for axes in panels:
         tidy(axes)
     return figure
 
 
-def check_rows(table: Any, columns: Iterable[str], must: str, rows: str = "rows") -> None:
+def check_rows(table: Any, columns: Iterable[str], must: str) -> None:
     """Raise if a table lacks one of the columns, or has no rows."""
     missing = sorted(set(columns) - set(table.columns))
     if missing or not len(table):
-        got = f"a table without {', '.join(missing) or rows}"
+        got = f"a table without {', '.join(missing) or 'rows'}"
         raise argument_error("table", must, got)
 
 

@@ -131,7 +131,8 @@ def _score_text(
     ranking: RankedModels | None, reference: ReferenceScores
 ) -> Callable[["cat.Session"], str]:
     """The full score of a session in words: the one of the ranking, if that has the subject."""
-    rows = ranking.by_name if ranking is not None and ranking.by == "score" else {}
+    ranked = ranking.rows if ranking is not None and ranking.by == "score" else ()
+    rows = {row.name: row for row in ranked}
 
     def of(session: "cat.Session") -> str:
         row = rows.get(session.head["subject"] or session.id)

@@ -63,7 +63,6 @@ class Standing:
         estimand: whose score the interval is for: "run", "model" or "domain"; "" if not known.
         ranks_of: whose scores the ranks and letters are of; "" if not known.
         flags: what is uncertain about it.
-        source: name of the result that it comes from.
         cost: cost of the items run, and of all items; None if not known.
     """
 
@@ -82,7 +81,6 @@ class Standing:
     estimand: str = ""
     ranks_of: str = ""
     flags: tuple[str, ...] = ()
-    source: str = ""
     cost: tuple[float, float] | None = None
 
 
@@ -111,11 +109,6 @@ class RankedModels:
     def ranks_of(self) -> str:
         """Whose scores the ranks are of; "" if that is not known or not the same for all."""
         return _common(row.ranks_of for row in self.rows)
-
-    @property
-    def by_name(self) -> dict[str, Standing]:
-        """The rows by name."""
-        return {row.name: row for row in self.rows}
 
     @property
     def firsts(self) -> list[Standing]:
@@ -272,7 +265,6 @@ def _evaluated(result: Result) -> Standing | None:
         estimand=_estimand(document.get("estimand")),
         ranks_of=_estimand(document.get("ranks_of")),
         flags=tuple(UNLIKE[code].flag for code in known),
-        source=result.name,
         cost=None if costs[0] is None or costs[1] is None else (costs[0], costs[1]),
     )
 
@@ -289,7 +281,6 @@ def _in_table(result: Result, **more: Any) -> list[Standing]:
             **{key: _whole(row.get(key)) for key in ("rank", "rank_lower", "rank_upper")},
             **{key: _estimand(row.get(key)) for key in ("estimand", "ranks_of")},
             "flags": tuple(flag for flag in _text(row.get("flag")).split("; ") if flag),
-            "source": result.name,
         }
         rows.append(Standing(**{**fields, "n_items": _whole(row.get("n_items")), **more}))
     return rows
@@ -331,8 +322,7 @@ def session_standings(
         for name, session in shown.items():
             begin(f"Score of session {name}")
             if int(session.state.scored):
-                score = session_score(session, reference)
-                rows.append(_as_standing(session, score, result.name))
+                rows.append(_as_standing(session, reference))
         return rows
 
 
@@ -353,7 +343,8 @@ def session_score(session: "cat.Session", reference: ReferenceScores) -> cat.Ful
     return session.full_score()
 
 
-def _as_standing(session: "cat.Session", score: cat.FullScore, source: str) -> Standing:
+def _as_standing(session: "cat.Session", reference: ReferenceScores) -> Standing:
+    score = session_score(session, reference)
     flags = score.flags
     if not session.is_over:
         flags.append("the session is not over")
@@ -362,7 +353,6 @@ def _as_standing(session: "cat.Session", score: cat.FullScore, source: str) -> S
         **{key: getattr(score, key) for key in OF_SCORE},
         n_items=int(session.state.n),
         flags=tuple(flags),
-        source=source,
     )
 
 
@@ -634,4 +624,4 @@ def score_text(row: Standing) -> str:
 
 def session_text(session: "cat.Session", reference: ReferenceScores) -> str:
     """The full score of a session that is not in the ranking (see `session_score`)."""
-    return score_text(_as_standing(session, session_score(session, reference), ""))
+    return score_text(_as_standing(session, reference))

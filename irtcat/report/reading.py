@@ -265,17 +265,12 @@ def _evaluation(path: Path) -> dict[str, Any]:
         return {"result": result, "tables": {}, "stores": [path / "sessions.db"]}
     result = read_json(path / "result.json")
     if not isinstance(result, dict):
-        raise InputError(f"{path / 'result.json'}: expected an object. Got {_json_name(result)}.")
+        kinds = {list: "a list", str: "a text", bool: "true or false"}
+        got = kinds.get(type(result), "a number or null")
+        raise InputError(f"{path / 'result.json'}: expected an object. Got {got}.")
     tables = {file.stem: read_csv(file) for file in sorted(path.glob("*.csv"))}
     stores = [file for file in sorted(path.iterdir()) if file.is_file() and _is_store(file)]
     return {"result": result, "tables": tables, "stores": stores}
-
-
-def _json_name(value: Any) -> str:
-    """The type of a JSON value, for messages."""
-    return {list: "a list", str: "a text", bool: "true or false"}.get(
-        type(value), "a number or null"
-    )
 
 
 def _is_store(path: Path) -> bool:

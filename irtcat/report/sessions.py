@@ -52,8 +52,8 @@ def opened_sessions(source: Any) -> Iterator[tuple[pd.DataFrame | None, dict[str
 def sessions(
     name: str,
     source: Any,
-    score_text: Callable[["cat.Session"], str] | None = None,
-    names: Mapping[str, str] | None = None,
+    score_text: Callable[["cat.Session"], str],
+    names: Mapping[str, str],
     facts: bool = True,
 ) -> Section:
     """The section of a store of sessions, or of one session.
@@ -63,12 +63,10 @@ def sessions(
     Args:
         name: for the heading.
         source: see `opened_sessions`.
-        score_text: returns the full score of a session as the page has it everywhere; by default
-            that of `Session.full_score`.
+        score_text: returns the full score of a session as the page has it everywhere.
         names: texts of items whose ids are hashes.
         facts: whether each session shows its estimates above its figure.
     """
-    score_text = score_text or (lambda session: str(session.full_score()))
     blocks: list[Block] = []
     with opened_sessions(source) as (every, shown):
         if shown:

@@ -169,7 +169,7 @@ def test_a_model_has_one_score_and_other_results_are_named(tmp_path):
     by_bank = run | {"estimator": "bank"}  # which uses less than predict
     (tmp_path / "result.json").write_text(json.dumps(by_bank))
     found = ranking_of([read(tmp_path), read(predictions([0.9, 0.7]))], None)
-    assert found.by_name["m1"].score == 0.7
+    assert {row.name: row for row in found.rows}["m1"].score == 0.7
 
 
 @pytest.mark.slow

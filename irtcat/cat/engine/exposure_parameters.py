@@ -1,7 +1,7 @@
 """Exposure parameters: the result of `calibrate_exposure` for one bank and configuration."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +22,6 @@ EXPOSURE_PARAMETERS = FileFormat(
     "exposure parameters",
     "Give a file that `calibrate_exposure` or --calibrate-exposure wrote.",
 )
-FIELDS = {
-    "format",
-    "version",
-    "bank",
-    "config",
-    "config_hash",
-    "greatest_rate",
-    "n_subjects",
-    "limit",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +86,9 @@ class ExposureParameters:
         document = read_json(path)
         EXPOSURE_PARAMETERS.check(document, path)
         damaged = InputError(f"{path}: the exposure parameters are damaged. Calibrate them again.")
-        if set(document) != FIELDS or not isinstance(document["limit"], dict):
+        known = {field.name for field in fields(ExposureParameters)} - {"item_ids"}
+        expected = {*EXPOSURE_PARAMETERS.head, *known, "config_hash"}
+        if set(document) != expected or not isinstance(document["limit"], dict):
             raise damaged
         rates = [*document["limit"].values(), document["greatest_rate"]]
         n, bank = document["n_subjects"], document["bank"]

@@ -415,12 +415,8 @@ def _answers_seen(data: Responses, seen: Any) -> Responses:
 
 def _paths(test: Panel) -> list[Path]:
     """All paths before the last stage."""
-    out: list[Path] = [(0,)]
-    level = out
-    for stage in test.modules[1:-1]:
-        level = [(*path, m) for path in level for m in range(len(stage))]
-        out = out + level
-    return out
+    stages = [range(len(stage)) for stage in test.modules[:-1]]
+    return [path for n in range(len(stages)) for path in itertools.product(*stages[: n + 1])]
 
 
 def _given_cuts(test: Panel, cuts: Mapping[Path, Sequence[int]]) -> dict[Path, IntArray]:

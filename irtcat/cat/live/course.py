@@ -206,7 +206,7 @@ class Course:
         code = self._answered[item]
         return None if code == NONE else code + self.bank.first_code
 
-    def _apply_events(self, events: Sequence[Event]) -> None:
+    def apply_events(self, events: Sequence[Event]) -> None:
         """Apply further events of the log to the session.
 
         Raises:

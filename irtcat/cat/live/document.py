@@ -137,7 +137,7 @@ def read_document(
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         got = f"{type(error).__name__}: {error}"
         raise argument_error("document", "a session as returned by to_json", got) from None
-    session._apply_events(document["events"])
+    session.apply_events(document["events"])
     if not session.events:
         raise argument_error("document", "a session with its first item asked", "no event")
     return session

@@ -8,7 +8,7 @@ memory and serialised as JSON; with one (`irtcat.cat.Store`) every event is on d
 returns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from irtcat.cat.engine.reading import checked_bank
 from irtcat.cat.live.course import Course
 from irtcat.cat.live.document import document_of, new_head, prior_flag, read_document
 from irtcat.cat.live.inspection import estimates_of, explain
-from irtcat.cat.live.log import Event, Key
+from irtcat.cat.live.log import Key
 from irtcat.cat.live.status import FullScore, SessionStatus, score_alone, score_by_prediction
 from irtcat.cat.studies.finished import report_of_one
 from irtcat.cat.studies.report import Report
@@ -329,11 +329,3 @@ class Session(Course):
             irtcat._common.errors.InputError: The `document` argument must be as to_json wrote ...
         """
         return read_document(cls, as_bank(bank), document, pool, key, clock)
-
-    def apply_events(self, events: Sequence[Event]) -> None:
-        """Apply further events of the log to the session.
-
-        Raises:
-            InputError: for an event that cannot follow those before it.
-        """
-        self._apply_events(events)

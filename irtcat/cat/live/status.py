@@ -134,17 +134,16 @@ def score_by_bets(bets: Bets, estimator: str, level: float) -> FullScore:
 
 def score_by_prediction(prediction: Prediction) -> FullScore:
     """The only row of a `Prediction`; that items were not asked is no flag of an adaptive test."""
-    row = 0
-    ranks = {name: getattr(prediction, name)[row] for name in ("rank", "rank_lower", "rank_upper")}
+    ranks = {name: getattr(prediction, name)[0] for name in ("rank", "rank_lower", "rank_upper")}
     return FullScore(
-        score=float(prediction.score[row]),
-        lower=float(prediction.lower[row]),
-        upper=float(prediction.upper[row]),
+        score=float(prediction.score[0]),
+        lower=float(prediction.lower[0]),
+        upper=float(prediction.upper[0]),
         level=prediction.level,
-        estimator=str(prediction.methods[row]),
+        estimator=str(prediction.methods[0]),
         n_calibrated=prediction.n_calibrated - int(prediction.known is not None),
-        notes=tuple(prediction.remarks(row)),
-        unlike=str(prediction.unlike[row]),
+        notes=tuple(prediction.remarks(0)),
+        unlike=str(prediction.unlike[0]),
         estimand=prediction.estimand,
         ranks_of=prediction.ranks_of,
         noise_source=prediction.noise_source,

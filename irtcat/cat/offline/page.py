@@ -46,14 +46,9 @@ RULES = {
 """Rules of the engine in JavaScript, by the field of `Config`."""
 
 AT_RANDOM = {
-    ("criterion", "random"),
-    ("criterion", "progressive"),
-    ("criterion", "proportional"),
-    ("start", "random"),
-    ("exposure", "randomesque"),
-    ("exposure", "sympson-hetter"),
-    ("exposure", "eligibility"),
-    ("exposure", "conditional-eligibility"),
+    "criterion": ("random", "progressive", "proportional"),
+    "start": ("random",),
+    "exposure": ("randomesque", "sympson-hetter", "eligibility", "conditional-eligibility"),
 }
 """Rules that draw at random."""
 
@@ -114,7 +109,7 @@ def check_rules(config: Config) -> None:
     for part, takes in RULES.items():
         for name in dict.fromkeys(names[part]):
             if name not in takes:
-                why = "draws at random; " if (part, name) in AT_RANDOM else ""
+                why = "draws at random; " if name in AT_RANDOM.get(part, ()) else ""
                 faults.append(f"{part} {name} ({why}a page takes {', '.join(takes)})")
     for part, value, most in (("batch", config.batch, 1), ("sampled", config.sampled, 0)):
         if value > most:
