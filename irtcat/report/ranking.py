@@ -222,12 +222,8 @@ def _n_items(results: Sequence[Result], responses: Responses | None) -> int | No
     if responses is not None:
         return responses.n_items
     sizes = [result.value.n_items for result in results if result.kind == "bank"]
-    sizes += [
-        int(size)
-        for result in results
-        if result.kind == "evaluation"
-        and isinstance(size := result.value["result"].get("n_bank"), (int, float))
-    ]
+    ends = [result.value["result"] for result in results if result.kind == "evaluation"]
+    sizes += [int(size) for end in ends if (size := _number(end, "n_bank")) is not None]
     return max(sizes, default=None)
 
 
