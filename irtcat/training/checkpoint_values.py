@@ -262,18 +262,17 @@ def _from_file(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
     if suffix not in READERS:
         raise argument_error("values", f"a file that ends in {', '.join(READERS)}", path.name)
     try:
-        raw = READERS[suffix](path, unit, columns)
+        read = READERS[suffix](path, columns["item"])
+        if isinstance(read, pd.DataFrame):
+            read = _from_frame(read, str(path), unit, columns)
+        raw = read if isinstance(read, _Raw) else _from_array(read)
     except InputError as error:
         text = str(error)
         raise InputError(text if str(path) in text else f"{path}: {text}") from None
     return raw._replace(position=lambda row, column: f"{raw.position(row, column)} of {path}")
 
 
-def _npy(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
-    return _from_array(read_npy(path))
-
-
-def _npz(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
+def _npz(path: Path, item: str) -> _Raw:
     """The arrays values, steps, runs and items."""
 
     def damaged(why: str) -> InputError:
@@ -288,23 +287,23 @@ def _npz(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
     )
 
 
-def _csv(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
+def _csv(path: Path, item: str) -> pd.DataFrame:
     header = map(str, read_table(path, nrows=0))
-    ids = [h for h in header if h == columns["item"] or normalized(h) in NAMES["item"]]
+    ids = [h for h in header if h == item or normalized(h) in NAMES["item"]]
     frame = read_table(path, text=ids)  # as numbers 01 and 1 would be one item
     cells = {name: frame[name].where(frame[name] != "") for name in ids}
-    return _from_frame(frame.assign(**cells), str(path), unit, columns)
+    return frame.assign(**cells)
 
 
-def _parquet(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
+def _parquet(path: Path, item: str) -> pd.DataFrame:
     with reading_parquet(path):
         batches = list(parquet_batches(path, open_parquet(path), 2**16))
         frame = pd.concat([batch.to_pandas(ignore_metadata=True) for batch in batches])
     texts = {name: frame[name].astype(object) for name in frame if frame[name].dtype == "category"}
-    return _from_frame(frame.assign(**texts).reset_index(drop=True), str(path), unit, columns)
+    return frame.assign(**texts).reset_index(drop=True)
 
 
-def _json_lines(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
+def _json_lines(path: Path, item: str) -> pd.DataFrame:
     records = []
     for line, raw, _ in numbered_lines(path):
         record = parse_json(raw, f"{path}, line {line}")
@@ -313,11 +312,11 @@ def _json_lines(path: Path, unit: str, columns: Mapping[str, str]) -> _Raw:
         records.append(record)
     if not records:
         raise InputError(f"{path}: expected a line per value. Got an empty file.")
-    return _from_frame(pd.DataFrame(records), str(path), unit, columns)
+    return pd.DataFrame(records)
 
 
-READERS: dict[str, Callable[[Path, str, Mapping[str, str]], _Raw]] = {
-    ".npy": _npy,
+READERS: dict[str, Callable[[Path, str], Any]] = {
+    ".npy": lambda path, item: read_npy(path),
     ".npz": _npz,
     ".csv": _csv,
     ".parquet": _parquet,
@@ -325,7 +324,7 @@ READERS: dict[str, Callable[[Path, str, Mapping[str, str]], _Raw]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
 }
-"""Readers by extension."""
+"""Readers by extension: functions of the file and the column of items."""
 
 
 def _from_frame(frame: pd.DataFrame, name: str, unit: str, columns: Mapping[str, str]) -> _Raw:

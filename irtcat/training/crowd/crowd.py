@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from irtcat.training.learners import (
     NONE,
     OTHER,
     TOLERANCE,
+    Answers,
     encode,
     gold_of,
     read_item_ids,
@@ -203,30 +204,27 @@ def from_predictions(
     """
     codes, all_classes = read_labels(labels, classes)
     ids = read_item_ids(item_ids, len(codes))
-    read = read_predictions(predictions, codes, all_classes, ids)
-    trained = read.trained
+    names, trained, answers = read_predictions(predictions, codes, all_classes, ids)
     if trained_on is not None:
-        trained = np.asarray(trained_on)
-        if trained.shape != read.predictions.shape or not np.isin(trained, (0, 1)).all():
-            must = f"a mask of {' x '.join(map(str, read.predictions.shape))} (members x items)"
+        shape, trained = trained.shape, np.asarray(trained_on)
+        if trained.shape != shape or not np.isin(trained, (0, 1)).all():
+            must = f"a mask of {' x '.join(map(str, shape))} (members x items)"
             raise argument_error("trained_on", must, f"shape {trained.shape}")
     trained = trained.astype(bool)
-    table = align_metadata("members", members, read.names)
-    scores = accuracies(read.predictions, trained, codes)
+    table = align_metadata("members", members, names)
+    scores = accuracies(answers.predictions, trained, codes)
     if trained.any():
         table = table.assign(size=trained.sum(axis=1), **scores)
     else:
         table = table.assign(accuracy=scores["accuracy"])
-    table.index = pd.Index(read.names, dtype=object, name="subject")
+    table.index = pd.Index(names, dtype=object, name="subject")
     return Crowd(
         item_ids=ids,
         classes=all_classes,
         labels=codes,
-        predictions=read.predictions,
         trained_on=np.packbits(trained, axis=1),
         members=table,
-        gold=read.gold,
-        probabilities=read.probabilities,
+        **answers._asdict(),
     )
 
 
@@ -246,28 +244,14 @@ def accuracies(
     }
 
 
-class Predictions(NamedTuple):
-    """The members' predictions.
-
-    Attributes:
-        names: ids of the members.
-        predictions: members x items, codes of labels.
-        trained: members x items, whether the member was trained on the item.
-        gold: members x items, probability of each item's label, or None.
-        probabilities: members x items x classes, or None.
-    """
-
-    names: np.ndarray
-    predictions: IntArray
-    trained: np.ndarray
-    gold: FloatArray | None
-    probabilities: FloatArray | None
-
-
 def read_predictions(
     source: Any, labels: IntArray, classes: np.ndarray, ids: np.ndarray
-) -> Predictions:
+) -> tuple[np.ndarray, np.ndarray, Answers]:
     """Members' predictions from an array or from files.
+
+    Returns:
+        Ids of the members; members x items, whether the member was trained on the item; and their
+        answers, members x items and members x items x classes.
 
     Raises:
         InputError: see `irtcat.training.crowd.from_predictions`.
@@ -283,10 +267,10 @@ def read_predictions(
     trained = np.zeros(array.shape[:2], bool)
     if array.ndim == 2:
         codes = np.stack([encode(row, classes, n) for row in array])
-        return Predictions(names, codes, trained, None, None)
+        return names, trained, Answers(codes, None, None)
     probabilities, codes = _probabilities(array, classes)
     gold = np.stack([gold_of(member, labels) for member in probabilities])
-    return Predictions(names, codes, trained, gold, probabilities)
+    return names, trained, Answers(codes, gold, probabilities)
 
 
 def class_probabilities(name: str, array: np.ndarray) -> FloatArray:
@@ -337,7 +321,7 @@ def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, 
 
 def _from_files(
     paths: Sequence[Path], labels: IntArray, classes: np.ndarray, ids: np.ndarray
-) -> Predictions:
+) -> tuple[np.ndarray, np.ndarray, Answers]:
     """Predictions from files with one member each."""
     names = np.array([path.stem for path in paths], dtype=object)
     check_unique("predictions", names)
@@ -362,7 +346,7 @@ def _from_files(
         except InputError as error:
             text = str(error)
             raise InputError(text if str(path) in text else f"{path}: {text}") from None
-    return Predictions(names, codes, trained, None if np.isnan(gold).all() else gold, None)
+    return names, trained, Answers(codes, None if np.isnan(gold).all() else gold, None)
 
 
 def _table(

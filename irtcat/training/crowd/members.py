@@ -228,8 +228,14 @@ def draw_members(
     n_members: int, n_items: int, size: Any, noise: Any, seed: int, n_learners: int
 ) -> list[Member]:
     """Sizes, noise and seeds; members cycle through the learners."""
+
+    def share(value: Any) -> float:
+        if not is_number(value) or not 0 <= value < 1:
+            raise argument_error("label_noise", NOISES, noise)
+        return float(value)
+
     draw_size = _size_sampler(size, n_items)
-    draw_noise = _noise_sampler(noise)
+    draw_noise = _sampler("label_noise", noise, share, NOISES, log=False)
     members = []
     for number in range(n_members):
         sequence = np.random.SeedSequence([seed, number])
@@ -252,15 +258,6 @@ def _size_sampler(size: Any, n: int) -> Callable[[np.random.Generator], int]:
 
     draw = _sampler("size", size, count, SIZES, log=True)
     return lambda rng: min(n, max(1, int(np.floor(draw(rng) + 0.5))))
-
-
-def _noise_sampler(noise: Any) -> Callable[[np.random.Generator], float]:
-    def share(value: Any) -> float:
-        if not is_number(value) or not 0 <= value < 1:
-            raise argument_error("label_noise", NOISES, noise)
-        return float(value)
-
-    return _sampler("label_noise", noise, share, NOISES, log=False)
 
 
 def _sampler(

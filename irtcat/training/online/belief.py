@@ -11,7 +11,7 @@ from irtcat._common.types import FloatArray, IntArray
 from irtcat.training.online.inputs import Items, Topics
 from irtcat.training.online.moments import probability_moments, tilted
 from irtcat.training.online.outcomes import Outcomes
-from irtcat.training.online.policy import ABILITY, GAIN, TREND, TREND_NOISE, TREND_SD, Past, Policy
+from irtcat.training.online.policy import ABILITY, GAIN, TREND_SD, Past, Policy
 from irtcat.training.online.prompts import ITEM_DRIFTS, RESIDUAL_SDS, Grid, Prompts, Spread
 from irtcat.training.online.step import Locals, StepResult, filter_batch, linearise
 
@@ -109,21 +109,16 @@ class Belief:
 
     def _prior_policy(self) -> Policy:
         """Ability, gain, scale of known difficulties, features, topics."""
-        mean, var = [self._items.centre, 0.0, 0.0], [ABILITY_SD**2, GAIN_SD**2, TREND_SD**2]
-        noise = [1.0, GAIN_NOISE**2, 0.0]
+        ability = (self._items.centre, ABILITY_SD**2, 1.0)
+        parts = [ability, (0.0, GAIN_SD**2, GAIN_NOISE**2), (0.0, TREND_SD**2, 0.0)]
         if self._items.prior.b is not None:
-            mean, var, noise = [*mean, 1.0], [*var, SCALE_SD**2], [*noise, 0.0]
+            parts.append((1.0, SCALE_SD**2, 0.0))
         if self._features is not None:
             n = self._features.shape[1]
-            mean, var = mean + [0.0] * n, var + [FEATURE_SD**2 / n] * n
-            noise = noise + [FEATURE_NOISE**2 / n] * n
+            parts += [(0.0, FEATURE_SD**2 / n, FEATURE_NOISE**2 / n)] * n
         if self._topics is not None:
-            n = len(self._topics.names)
-            mean, var = mean + [0.0] * n, var + [TOPIC_SD**2] * n
-            noise = noise + [TOPIC_NOISE**2] * n
-        constant = np.zeros(len(mean))
-        constant[TREND] = TREND_NOISE**2
-        return Policy.start(np.array(mean), np.array(var), np.array(noise), constant)
+            parts += [(0.0, TOPIC_SD**2, TOPIC_NOISE**2)] * len(self._topics.names)
+        return Policy.start(parts)
 
     def _loading(self, rows: IntArray) -> FloatArray:
         """How the policy's state enters the logits of prompts."""

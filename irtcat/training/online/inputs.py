@@ -25,14 +25,11 @@ from irtcat._common.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from irtcat.bank import ItemBank
 from irtcat.responses._frames import as_pandas
-from irtcat.training.online.prompts import Prior
-
-SLOPE_SD = 0.3
-"""SD of log slopes about which nothing is known."""
+from irtcat.training.online.prompts import SLOPE_SD, Prior
 
 LOWEST_SLOPE = 0.01
 
-NO_PRIOR = Prior(b=None, var_b=None, alpha=None, var_alpha=None, slope_sd=SLOPE_SD)
+NO_PRIOR = Prior(b=None, var_b=None, alpha=None, var_alpha=None)
 
 
 @dataclass(frozen=True)
@@ -77,9 +74,7 @@ def _read_ids(values: Any) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim == 1 and array.dtype.kind in "iu" and len(array):
         ids = array.astype(np.int64)
-        if len(np.unique(ids)) < len(ids):
-            return check_unique("items", ids)
-        return ids
+        return ids if len(np.unique(ids)) == len(ids) else check_unique("items", ids)
     return check_unique("items", check_ids("items", values, len(values), "item"))
 
 
@@ -176,7 +171,7 @@ def _of_table(table: pd.DataFrame, metadata: pd.DataFrame) -> Items:
     parts = {"var_b": var_b, "alpha": alpha, "var_alpha": var_alpha}
     parts["b"] = np.where(is_known, b, centre)
     known: dict[str, Any] = {n: x if x is None else x.astype(np.float32) for n, x in parts.items()}
-    return Items(len(table), ids, Prior(slope_sd=SLOPE_SD, **known), centre, metadata)
+    return Items(len(table), ids, Prior(**known), centre, metadata)
 
 
 def _column(table: pd.DataFrame, name: str) -> FloatArray:

@@ -108,13 +108,22 @@ def read_outcomes(
 
 
 def read_rewards(rewards: Any, names: np.ndarray, reward_range: tuple[float, float]) -> FloatArray:
-    """Rewards of prompts with these names as a matrix, checked."""
-    matrix = _matrix("successes", rewards, len(names))
+    """Rewards of prompts with these names as prompts x rollouts, NaN where a row is shorter."""
+    try:
+        rows = [np.asarray(row, float) for row in rewards]
+    except (TypeError, ValueError):
+        raise argument_error("successes", "rewards, prompts x rollouts", rewards) from None
+    if len(rows) != len(names) or any(row.ndim != 1 for row in rows):
+        must = f"rewards of {len(names)} prompts x rollouts, a row for each id"
+        raise argument_error("successes", must, f"{len(rows)} rows")
+    matrix = np.full((len(rows), max(map(len, rows), default=1)), np.nan)
+    for values, row in zip(matrix, rows, strict=True):
+        values[: len(row)] = row
     low, high = reward_range
     bad = (matrix < low - 1e-9) | (matrix > high + 1e-9)
     if bad.any():
-        row, column = np.argwhere(bad)[0]
-        got = f"{matrix[row, column]:g} for {brief(names[row])}"
+        k, column = np.argwhere(bad)[0]
+        got = f"{matrix[k, column]:g} for {brief(names[k])}"
         advice = "Pass another `reward_range` to the selector."
         raise argument_error("successes", f"rewards from {low:g} to {high:g}", got, advice)
     return np.clip(matrix, low, high)
@@ -150,21 +159,6 @@ def _is_matrix(values: Any) -> bool:
     if isinstance(values, (list, tuple)):
         return len(values) > 0 and np.ndim(values[0]) == 1
     return np.ndim(values) == 2
-
-
-def _matrix(name: str, values: Any, n: int) -> FloatArray:
-    """Rewards as prompts x rollouts, NaN where a row is shorter."""
-    try:
-        rows = [np.asarray(row, float) for row in values]
-    except (TypeError, ValueError):
-        raise argument_error(name, "rewards, prompts x rollouts", values) from None
-    if len(rows) != n or any(row.ndim != 1 for row in rows):
-        must = f"rewards of {n} prompts x rollouts, a row for each id"
-        raise argument_error(name, must, f"{len(rows)} rows")
-    out = np.full((n, max((len(row) for row in rows), default=1)), np.nan)
-    for row, rewards in zip(out, rows, strict=True):
-        row[: len(rewards)] = rewards
-    return out
 
 
 def as_numbers(name: str, values: Any, n: int) -> FloatArray:

@@ -51,11 +51,11 @@ class Policy:
     constant: FloatArray
 
     @classmethod
-    def start(
-        cls, mean: FloatArray, var: FloatArray, noise: FloatArray, constant: FloatArray
-    ) -> "Policy":
-        """The prior."""
+    def start(cls, parts: list[tuple[float, float, float]]) -> "Policy":
+        """The prior: mean, variance and ``noise`` of each part of the state."""
         n = len(SPEEDS)
+        mean, var, noise = np.array(parts).T.copy()
+        constant = np.where(np.arange(len(mean)) == TREND, TREND_NOISE**2, 0.0)
         means, covs = np.tile(mean, (n, 1)), np.tile(np.diag(var), (n, 1, 1))
         return cls(means, covs, PRIOR.copy(), noise, constant)
 

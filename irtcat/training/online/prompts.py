@@ -19,6 +19,9 @@ RESIDUAL_SDS = np.array([0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0])
 ITEM_DRIFTS = np.array([1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2])
 """Share of the variance of a residual difficulty that is new in a step."""
 
+SLOPE_SD = 0.3
+"""SD of log slopes about which nothing is known."""
+
 NEVER_SOLVED, ANY_SHARE = (0.2, 20.0), (1.0, 1.0)
 """Beta distributions of the success rate of a prompt that is never solved (mean .01), and of one
 whose success does not follow ability."""
@@ -82,14 +85,12 @@ class Prior:
         var_b: squared standard error of b, or None.
         alpha: log slope of each prompt, or None (0).
         var_alpha: its variance, or None.
-        slope_sd: SD of log slopes about which nothing else is known.
     """
 
     b: FloatArray | None
     var_b: FloatArray | None
     alpha: FloatArray | None
     var_alpha: FloatArray | None
-    slope_sd: float
 
     def residual_var(self, rows: IntArray, residual_sd: float) -> FloatArray:
         """Variance of the residual difficulties."""
@@ -100,7 +101,7 @@ class Prior:
         """Mean and variance of the log slopes."""
         n = len(rows)
         mean = np.zeros(n) if self.alpha is None else self.alpha[rows].astype(float)
-        var = np.full(n, self.slope_sd**2)
+        var = np.full(n, SLOPE_SD**2)
         return mean, var if self.var_alpha is None else self.var_alpha[rows].astype(float)
 
 

@@ -242,8 +242,9 @@ class Selector:
         if free is not None:
             free[self._find(without)] = False
         check_count("n", n, 1, self._items.n if free is None else int(free.sum()))
-        scores = self._quick_scores(n)
-        self._rest = self._rest_steps(n)
+        default = min(REST_PASSES * self._items.n / n, LONGEST_REST)
+        self._rest = default if self.rest is None else self.rest
+        scores = self._quick_scores()
         if self._quotas is None:
             rows = self._best(scores, None if free is None else np.flatnonzero(free), n)
         else:
@@ -273,7 +274,7 @@ class Selector:
         # The topics in turn, so that the first ones have the quotas, too.
         return np.concatenate(parts)[np.argsort(np.concatenate(place), kind="stable")]
 
-    def _quick_scores(self, n: int) -> np.ndarray | None:
+    def _quick_scores(self) -> np.ndarray | None:
         """Approximate scores of all prompts; None where all are alike."""
         if self._row.choice == "none":
             return None
@@ -281,16 +282,9 @@ class Selector:
         scores = self._quick.usefulness(self._belief.theta_ahead, self._table, rng)
         if not self._belief.spread.is_equal:
             scores *= self._belief.spread.of().astype(np.float32)
-        rest = self._rest_steps(n)
-        if rest > 0:
-            rested(scores, self._belief.prompts.last, self.step + 1, rest)
+        if self._rest > 0:
+            rested(scores, self._belief.prompts.last, self.step + 1, self._rest)
         return scores
-
-    def _rest_steps(self, n: int) -> float:
-        """Steps after which a prompt is as good as new, nearly."""
-        if self.rest is not None:
-            return self.rest
-        return min(REST_PASSES * self._items.n / n, LONGEST_REST)
 
     def _best(self, scores: np.ndarray | None, members: IntArray | None, n: int) -> IntArray:
         """The best n prompts (of some), with a share drawn at random."""
