@@ -94,11 +94,11 @@ class Command:
         """Run the command until the session is over."""
         if not self.persistent:
             return ask_until_over(session, items, self.ask, progress, self)
-        persistent = _Persistent(self)
+        running = _Running(self)
         try:
-            return ask_until_over(session, items, persistent.ask, progress, self)
+            return ask_until_over(session, items, running.ask, progress, self)
         finally:
-            persistent.end()
+            running.end()
 
     def ask(self, items: list[Item]) -> Iterator[Answer]:
         """The answers of one run of the command, as they are written.
@@ -106,15 +106,7 @@ class Command:
         Raises:
             InputError: for an invalid line, or if the command fails.
         """
-        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as errors:
-            stdin.write(_as_lines(items))
-            stdin.seek(0)
-            running = _Running(self, stdin, errors)
-            try:
-                yield from running.answers(items, to_end=True)
-            except BaseException:
-                _kill(running.process)
-                raise
+        yield from _Running(self).ask(items, to_end=True)
 
     def next_line(self, lines: "queue.Queue[bytes | None]", started: float) -> bytes | None:
         """The next line within the time limit; None at the end."""
@@ -135,32 +127,55 @@ class Command:
 
 
 class _Running:
-    """A running command, and the lines that it writes."""
+    """A command and the lines that it writes: started when asked, and again after a failure."""
 
-    def __init__(self, settings: Command, stdin: Any, errors: IO[bytes]):
-        self._settings, self._errors, self._n_lines = settings, errors, 0
-        self.process = subprocess.Popen(
-            settings.command,
+    def __init__(self, settings: Command):
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start the command."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
+        self._process = subprocess.Popen(
+            self._settings.command,
             shell=True,
-            stdin=stdin,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=self._errors,
             start_new_session=True,
         )
-        self._lines = _read_lines(self.process)
+        self._lines, self._n_lines = _read_lines(self._process), 0
+        return self._process
 
-    def answers(self, items: list[Item], to_end: bool) -> Iterator[Answer]:
-        """Answers from the lines that the command writes, up to its end or the last answer.
+    def ask(self, items: list[Item], to_end: bool = False) -> Iterator[Answer]:
+        """The answers to a batch, as they are written, up to the command's end or the last one.
 
         Raises:
             InputError: for an invalid line, or if the command fails, ends or takes too long.
         """
+        try:
+            process = self._process or self._start()
+            # In a thread of its own: a full pipe would block, and no time limit would apply.
+            data = (process.stdin, _as_lines(items), to_end)
+            writer = threading.Thread(target=_feed, args=data, daemon=True)
+            writer.start()
+            yield from self._answers(process, items, to_end)
+            if to_end:
+                self._errors.close()
+            else:
+                writer.join()
+        except BaseException:
+            self._stop()
+            raise
+
+    def _answers(self, process: Any, items: list[Item], to_end: bool) -> Iterator[Answer]:
+        """Answers from the lines that the command writes."""
         waiting = {item.id for item in items}
         started = last = time.monotonic()
         while waiting or to_end:
             raw = self._settings.next_line(self._lines, started)
             if raw is None:
-                self._check_end(waiting, started)
+                self._check_end(process, waiting, started)
                 return
             self._n_lines += 1
             if raw.strip():
@@ -170,10 +185,10 @@ class _Running:
                 last = now
                 yield answer
 
-    def _check_end(self, waiting: set[str], started: float) -> None:
+    def _check_end(self, process: Any, waiting: set[str], started: float) -> None:
         """Raise if the command has failed, or ended without all answers."""
         try:
-            code = self.process.wait(self._settings.remaining(started))
+            code = process.wait(self._settings.remaining(started))
         except subprocess.TimeoutExpired:
             raise self._settings.timeout_error() from None
         if code != 0:
@@ -183,58 +198,21 @@ class _Running:
             missing = f"{shorten(sorted(waiting))}{_tail(self._errors)}"
             raise InputError(f"The command ended without an answer to {missing}.")
 
-
-class _Persistent:
-    """A persistent command: started when first asked, and again after a failure."""
-
-    def __init__(self, settings: Command):
-        self._settings = settings
-        self._running: _Running | None = None
-
-    def ask(self, items: list[Item]) -> Iterator[Answer]:
-        """The answers to a batch, as they are written.
-
-        Raises:
-            InputError: for an invalid line, or if the command ends or takes too long.
-        """
-        try:
-            running = self._running or self._start()
-            # In a thread of its own: a full pipe would block, and no time limit would apply.
-            data = (running.process.stdin, _as_lines(items))
-            writer = threading.Thread(target=_feed, args=data, daemon=True)
-            writer.start()
-            yield from running.answers(items, to_end=False)
-            writer.join()
-        except BaseException:
-            self._stop()
-            raise
-
-    def _start(self) -> _Running:
-        """Start the command."""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  open as long as the process
-        self._running = _Running(self._settings, subprocess.PIPE, self._errors)
-        return self._running
-
     def end(self) -> None:
         """Close the input of the command, and wait for its end; kill it if it does not end."""
-        if self._running is not None:
-            self._close_input(self._running)
+        if self._process is not None:
+            _close(self._process.stdin)
             with suppress(subprocess.TimeoutExpired):
-                self._running.process.wait(SECONDS_TO_END)
+                self._process.wait(SECONDS_TO_END)
             self._stop()
 
     def _stop(self) -> None:
         """Kill the command."""
-        if self._running is not None:
-            _kill(self._running.process)
-            self._close_input(self._running)
+        if self._process is not None:
+            _kill(self._process)
+            _close(self._process.stdin)
             self._errors.close()
-            self._running = None
-
-    def _close_input(self, running: _Running) -> None:
-        assert running.process.stdin is not None
-        with suppress(OSError):
-            running.process.stdin.close()
+            self._process = None
 
 
 def _as_lines(items: list[Item]) -> bytes:
@@ -243,11 +221,19 @@ def _as_lines(items: list[Item]) -> bytes:
     return lines.encode("utf-8")
 
 
-def _feed(stream: IO[bytes], data: bytes) -> None:
+def _feed(stream: IO[bytes], data: bytes, to_end: bool) -> None:
     """Write to the input of a command; if it has ended its output ends too, which is reported."""
     with suppress(OSError, ValueError):
         stream.write(data)
         stream.flush()
+    if to_end:
+        _close(stream)
+
+
+def _close(stream: Any) -> None:
+    """Close the input of a command, which may have ended."""
+    with suppress(OSError):
+        stream.close()
 
 
 def _read_lines(process: "subprocess.Popen[bytes]") -> "queue.Queue[bytes | None]":

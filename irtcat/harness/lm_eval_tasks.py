@@ -259,17 +259,14 @@ class LmEval:
         if session.is_over:
             return []
         conditions = known_conditions(session.bank.items, items)
-        self._check_requested(conditions)
+        # Raise where requested settings differ from the calibration, before anything is run.
+        requested = {"metric": self.metric, "filter": self.filter}
+        requested["num_fewshot"] = self.options.get("num_fewshot")
+        self._check_conditions(conditions, conditions[["task"]].assign(**requested))
         running = _Running(self, folder, conditions)
         running.forget_samples(session, items)
         skipped = ask_until_over(session, items, running.ask, progress, self)
         return [*running.notes.values(), *skipped]
-
-    def _check_requested(self, known: pd.DataFrame) -> None:
-        """Raise where requested settings differ from the calibration, before anything is run."""
-        requested = {"metric": self.metric, "filter": self.filter}
-        requested["num_fewshot"] = self.options.get("num_fewshot")
-        self._check_conditions(known, known[["task"]].assign(**requested))
 
     def _check_conditions(self, known: pd.DataFrame, run: pd.DataFrame) -> None:
         """Raise where a run is under other conditions than the calibration."""

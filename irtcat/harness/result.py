@@ -21,6 +21,7 @@ from irtcat._files.folders import OutputFolder
 from irtcat._files.json import json_value, write_json
 from irtcat.bank import ItemBank, numbered
 from irtcat.cat import FullScore, Session, in_words, retraced, score_by_prediction
+from irtcat.harness.answers import answers_of
 from irtcat.harness.folder import ITEMS, RESULT
 from irtcat.harness.items import Item
 from irtcat.prediction import ESTIMATORS, ShortForm
@@ -84,10 +85,9 @@ def score_by_form(
 def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     """The items run, in order; the columns are those of `Evaluation.items`."""
     table = session.to_frame()
-    answered = {e["item"]: e for e in session.events if e["kind"] == "answer"}
+    answered = answers_of(session)
     reasons = _reasons(session)
-    chances = session.to_report().chances(session.bank)[0]
-    positions = {name: i for i, name in enumerate(session.bank.item_ids.tolist())}
+    chances = pd.Series(session.to_report().chances(session.bank)[0], session.bank.item_ids)
     ids = table.index.tolist()
     choice_columns = pd.DataFrame([reasons[name] for name in ids], index=table.index)
     first = {
@@ -97,7 +97,7 @@ def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
         "answer": table.pop("answer"),
         "seconds": [answered[name]["seconds"] for name in ids],
     }
-    table = table.assign(chance=[chances[positions[name]] for name in ids])
+    table = table.assign(chance=chances[ids].to_numpy())
     return pd.concat([pd.DataFrame(first, index=table.index), table, choice_columns], axis=1)
 
 

@@ -374,10 +374,7 @@ class _Groups:
 
     def __iter__(self) -> Iterator[int]:
         for batch in self._batches:
-            for _ in range(self._uses):
-                for position in batch:
-                    for _ in range(self._size):
-                        yield position
+            yield from np.tile(np.repeat(batch, self._size), self._uses).tolist()
 
     def __len__(self) -> int:
         return len(self._batches) * self._batches.batch_size * self._uses * self._size

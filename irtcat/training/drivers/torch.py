@@ -41,6 +41,11 @@ class _Shares:
     The positions of an epoch form one sequence for all processes: element ``j`` of the process of
     rank r is the element ``j * num_replicas + r``. A position in it is therefore a state that any
     number of processes can resume.
+
+    Attributes:
+        num_replicas: number of processes that share an epoch.
+        rank: number of this process, from 0.
+        source: the filter, curriculum or selector.
     """
 
     def _share(
@@ -56,8 +61,9 @@ class _Shares:
         **about: Any,
     ) -> None:
         """Share out a source, of which each process takes blocks; ``about``: see `source_of`."""
-        self._num_replicas, self._rank = _processes(num_replicas, rank)
-        self._source = source_of(source, block=block * self._num_replicas, **about)
+        self.num_replicas, self.rank = _processes(num_replicas, rank)
+        self.source = source
+        self._source = source_of(source, block=block * self.num_replicas, **about)
         check_choice("uneven", uneven, UNEVEN)
         self._chunk, self._uneven, self._drop_last = chunk, uneven, bool(drop_last)
         self._epoch = self._source.epoch
@@ -71,16 +77,6 @@ class _Shares:
     def epoch(self) -> int:
         """Number of the epoch in progress, else of the next one; from 0."""
         return self._epoch + 1 if self._ended else self._epoch
-
-    @property
-    def num_replicas(self) -> int:
-        """Number of processes that share an epoch."""
-        return self._num_replicas
-
-    @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
-        return self._rank
 
     @property
     def taken(self) -> int:
@@ -123,7 +119,7 @@ class _Shares:
 
         It has a multiple of the number of processes, so that their shares are equally long.
         """
-        n, left = self._num_replicas, max(size - begin, 0)
+        n, left = self.num_replicas, max(size - begin, 0)
         used = left // n * n if self._uneven == "drop" else -(-left // n) * n
         if not used and not begin:
             raise argument_error(
@@ -134,7 +130,7 @@ class _Shares:
 
     def _chunks(self) -> Iterator[IntArray]:
         self._start()
-        epoch, step = self._epoch, self._chunk * self._num_replicas
+        epoch, step = self._epoch, self._chunk * self.num_replicas
         self._stop = self._length(self._source.size(), self._taken)
         while self._taken < self._stop:
             stop = min(self._taken + step, self._stop)
@@ -142,7 +138,7 @@ class _Shares:
                 self._extend(stop)
             chunk = self._order[self._taken - self._first : stop - self._first]
             self._taken = stop
-            yield chunk[self._rank :: self._num_replicas]
+            yield chunk[self.rank :: self.num_replicas]
             if self._epoch != epoch or not self._begun:
                 return  # another iteration began: this one is over
         self._ended = True
@@ -160,8 +156,8 @@ class _Shares:
         if not self._first <= taken <= self._taken:
             raise InputError(
                 "The state can be saved of what was used of this epoch, from "
-                f"{self._first // self._num_replicas} to {self._taken // self._num_replicas} "
-                f"examples of each process. Got {taken // self._num_replicas}."
+                f"{self._first // self.num_replicas} to {self._taken // self.num_replicas} "
+                f"examples of each process. Got {taken // self.num_replicas}."
             )
         ahead = self._order[taken - self._first :] if self._source.kept else self._order[:0]
         return {
@@ -201,12 +197,7 @@ class _Shares:
     @property
     def probe(self) -> IntArray:
         """This process's share of the examples to answer before the next epoch, for `update`."""
-        return self._source.probe()[self._rank :: self._num_replicas]
-
-    @property
-    def source(self) -> Any:
-        """The filter, curriculum or selector."""
-        return self._source.original
+        return self._source.probe()[self.rank :: self.num_replicas]
 
     def update(self, answers: Any, positions: Any, trials: Any = None) -> None:
         """Update the source with the answers of all processes.
