@@ -161,7 +161,9 @@ def evaluate(
         _check_calibration(bank.item_ids, calibration)
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     harness.check(items_by_id)
-    whose = {"estimand": estimand, "reruns": reruns}
+    options = {"level": level, "estimand": estimand, "reruns": reruns}
+    if form is None:
+        options |= {"estimator": estimator, "mismatch": mismatch}
     if calibration is None and form is None and estimand not in (None, "run"):
         must = '"run" without responses of calibrated models (calibration)'
         raise argument_error("estimand", must, estimand)
@@ -173,9 +175,7 @@ def evaluate(
         with nullcontext() if folder is None else reporting_saved(session, folder.path):
             notes = harness.drive(session, items_by_id, folder, progress)
         source = calibration if form is None else form
-        return evaluation_of(
-            session, items_by_id, source, estimator, level, prices, notes, mismatch, whose
-        )
+        return evaluation_of(session, items_by_id, source, options, prices, notes)
 
     if out is None:
         return run(None, None)

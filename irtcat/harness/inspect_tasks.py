@@ -88,14 +88,15 @@ class Adaptive:
     async def start_task(self, task: Any, samples: list[Any], epochs: int) -> str:
         """Check the samples before any of them runs."""
         try:
-            self._check(task, {str(sample.id) for sample in samples}, epochs)
-            self._check_data(task, samples)
+            self._check(task, samples, epochs)
         except InputError as error:
             self.error = error
             raise
         return "irtcat"
 
-    def _check(self, task: Any, sample_ids: set[str], epochs: int) -> None:
+    def _check(self, task: Any, samples: list[Any], epochs: int) -> None:
+        """Raise where settings, samples, version, data or scorer are not those to run."""
+        sample_ids = {str(sample.id) for sample in samples}
         max_samples = task.config.max_samples
         if max_samples is not None and max_samples < len(sample_ids):
             n = f"at least {len(sample_ids)}, the number of samples"
@@ -103,9 +104,6 @@ class Adaptive:
         if epochs != 1:
             raise argument_error("epochs", "1: an item is asked once", epochs)
         self.check_samples(sample_ids)
-
-    def _check_data(self, task: Any, samples: list[Any]) -> None:
-        """Raise where version, data or the requested scorer differ from the calibration."""
         run: dict[str, Any] = {"task": self.conditions["task"]}
         run["version"] = version_text(getattr(task, "task_version", None)) or None
         if self.metric is not None and self.metric != common_condition(self.conditions, "scorer"):

@@ -64,19 +64,17 @@ class Replies:
         Args:
             model: an object of lm-eval's class LM; it is restored at the end.
         """
-        attributes, hook = dict(vars(model)), getattr(model, "cache_hook", None)
-        for method in METHODS:
-            setattr(model, method, self._replying(method, getattr(model, method)))
-        model.cache_hook = self
+        own = vars(model)
+        replaced = {method: self._replying(method, getattr(model, method)) for method in METHODS}
+        replaced["cache_hook"] = self
+        earlier = {name: own[name] for name in replaced if name in own}
+        own.update(replaced)
         try:
             yield
         finally:
-            model.cache_hook = hook
-            for method in METHODS:
-                if method in attributes:
-                    setattr(model, method, attributes[method])
-                else:
-                    delattr(model, method)
+            for name in replaced:
+                del own[name]
+            own.update(earlier)
 
     def _replying(self, method: str, ask: Callable[..., Any]) -> Callable[..., list[Any]]:
         """A method of the model that only asks requests without a stored reply."""

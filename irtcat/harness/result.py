@@ -66,20 +66,16 @@ def fit_of(session: Session) -> tuple[float | None, float | None]:
     return float(row["lz_star"]), float(row["p"])
 
 
-def score_by_form(
-    session: Session, form: ShortForm, level: float, estimand: str | None, reruns: Any
-) -> FullScore:
+def score_by_form(session: Session, form: ShortForm, options: dict[str, Any]) -> FullScore:
     """The full score by a short form; unknown where too many items were skipped."""
     answers = session.to_frame()["answer"].reindex(form.item_ids).to_numpy(float)[None]
     subject = session.head["subject"] or session.id  # as which the model may be in the reruns
     data = Responses.from_array(answers, [subject], form.item_ids, codes=form.codes)
     try:
-        prediction = form.predict(
-            data, expect=session.config.expect, level=level, estimand=estimand, reruns=reruns
-        )
-        return score_by_prediction(prediction)
+        return score_by_prediction(form.predict(data, expect=session.config.expect, **options))
     except InputError as error:
-        return FullScore(np.nan, 0.0, 1.0, level, "auto", notes=(str(error).rstrip("."),))
+        notes = (str(error).rstrip("."),)
+        return FullScore(np.nan, 0.0, 1.0, options["level"], "auto", notes=notes)
 
 
 def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
@@ -262,21 +258,15 @@ def evaluation_of(
     session: Session,
     items_by_id: dict[str, Item],
     source: Responses | ShortForm | None,
-    estimator: str | None,
-    level: float,
+    options: dict[str, Any],
     prices: dict[str, float] | None,
     notes: list[str],
-    mismatch: str,
-    whose: dict[str, Any],
 ) -> Evaluation:
     """The results of a session that is over; the full score by the calibration or the form."""
     if isinstance(source, ShortForm):
-        outcome, n_bank = score_by_form(session, source, level, **whose), source.n_items
+        outcome, n_bank = score_by_form(session, source, options), source.n_items
     else:
-        outcome = session.full_score(
-            source, estimator=estimator, level=level, mismatch=mismatch, **whose
-        )
-        n_bank = session.bank.n_items
+        outcome, n_bank = session.full_score(source, **options), session.bank.n_items
     lz_star, p = fit_of(session)
     misfit = [MISFIT] if p is not None and p < UNLIKELY else []
     table = item_table(session, items_by_id)
@@ -292,7 +282,7 @@ def evaluation_of(
         theta=tuple(theta) if isinstance(theta, list) else theta,
         se=tuple(se) if isinstance(se, list) else se,
         **{name: getattr(outcome, name) for name in OF_SCORE},
-        level=level,
+        level=options["level"],
         n_items=int(estimates["n_items"]),
         n_bank=n_bank,
         reason=session.reason,

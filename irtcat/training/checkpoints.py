@@ -266,9 +266,7 @@ class Checkpoints:
         """Mean square between runs over that of all residuals; None without any residuals."""
         clipped = np.clip(self.probabilities(), EDGES[0], 1 - EDGES[0])
         logits = np.log(clipped) - np.log1p(-clipped)
-        use = ~np.isnan(logits).all(axis=1)
-        ability = np.full(len(logits), np.nan)
-        ability[use] = np.nanmean(logits[use], axis=1)
+        ability = np.ma.masked_array(logits, np.isnan(logits)).mean(axis=1).filled(np.nan)
         residuals = _residuals(logits, ability)
         known = ~np.isnan(residuals)
         counts = np.stack([known[rows].sum(axis=0) for rows in runs])
@@ -362,8 +360,7 @@ def from_checkpoints(
     n = (~np.isnan(logs)).sum(axis=1)
     if not n.any():
         raise argument_error("values", "with at least one that is not missing", "none")
-    loss = np.full(len(logs), np.nan)
-    loss[n > 0] = -np.nanmean(logs[n > 0].astype(float), axis=1)
+    loss = -np.ma.masked_array(logs, np.isnan(logs), float).mean(axis=1).filled(np.nan)
     table = pd.DataFrame(
         {
             "run": read.runs,

@@ -210,10 +210,10 @@ class Accumulator:
         index = self._positions(items)
         self._add(index, _from_logits(logits, labels, len(index)), correct)
 
-    def _add(self, index: IntArray, epoch: _Epoch, correct: Any) -> None:
-        """Update the statistics of the items at these positions."""
-        if correct is not None:
-            epoch = epoch._replace(correct=_correctness(correct, len(index)))
+    def _add(self, index: IntArray, epoch: _Epoch, given: Any) -> None:
+        """Update the statistics of the items at these positions; given: which were correct."""
+        if given is not None:
+            epoch = epoch._replace(correct=_correctness(given, len(index)))
         observed = ~np.isnan(epoch.confidence)
         index, epoch = index[observed], _Epoch(*(values[observed] for values in epoch))
         self._n[index] += 1
@@ -230,10 +230,7 @@ class Accumulator:
         after = self._means["confidence"][index]
         self._squares[index] += (epoch.confidence - before) * (epoch.confidence - after)
         known = ~np.isnan(epoch.correct)
-        self._count(index[known], epoch.correct[known] == 1)
-
-    def _count(self, index: IntArray, correct: np.ndarray) -> None:
-        """Count correct answers, and items forgotten since their previous answer."""
+        index, correct = index[known], epoch.correct[known] == 1
         self._known[index] += 1
         self._correct[index] += correct
         self._forgotten[index] += (self._previous[index] == 1) & ~correct
@@ -487,9 +484,7 @@ def average(runs: Sequence[Dynamics]) -> Dynamics:
             raise argument_error("runs", "of the same items", f"others in run {number}")
     tables = [run.table.reindex(index) for run in runs]
     values = np.stack([table.drop(columns="flag").to_numpy(float) for table in tables])
-    known = ~np.isnan(values)
-    total, count = np.where(known, values, 0).sum(axis=0), known.sum(axis=0)
-    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    mean = np.ma.masked_array(values, np.isnan(values)).mean(axis=0).filled(np.nan)
     table = pd.DataFrame(mean, index=index, columns=tables[0].columns.drop("flag"))
     table["n"] = np.sum([table["n"].to_numpy() for table in tables], axis=0)
     never_learned = np.any([table["correctness"].notna() for table in tables], axis=0)

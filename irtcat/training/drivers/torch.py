@@ -48,16 +48,16 @@ class _Shares:
         source: the filter, curriculum or selector.
     """
 
+    _chunk, _drop_last = 1, False
+
     def _share(
         self,
         source: Any,
         block: int,
-        chunk: int,
         *,
         num_replicas: int | None,
         rank: int | None,
         uneven: str,
-        drop_last: bool = False,
         **about: Any,
     ) -> None:
         """Share out a source, of which each process takes blocks; ``about``: see `source_of`."""
@@ -65,7 +65,7 @@ class _Shares:
         self.source = source
         self._source = source_of(source, block=block * self.num_replicas, **about)
         check_choice("uneven", uneven, UNEVEN)
-        self._chunk, self._uneven, self._drop_last = chunk, uneven, bool(drop_last)
+        self._uneven = uneven
         self._epoch = self._source.epoch
         self._order: IntArray = np.zeros(0, int)
         # Positions of the epoch's sequence: the first of `_order`, and the first not yet taken.
@@ -289,7 +289,7 @@ class Sampler(_Shares, torch.utils.data.Sampler):
     ) -> None:
         check_count("block", block)
         about = {"ids": ids, "steps": steps, "shuffle": shuffle, "seed": seed}
-        self._share(source, block, 1, num_replicas=num_replicas, rank=rank, uneven=uneven, **about)
+        self._share(source, block, num_replicas=num_replicas, rank=rank, uneven=uneven, **about)
 
     def __iter__(self) -> Iterator[int]:
         for chunk in self._chunks():
@@ -350,10 +350,10 @@ class BatchSampler(_Shares, torch.utils.data.Sampler):
         uneven: str = "drop",
     ) -> None:
         check_count("batch_size", batch_size)
-        self.batch_size, self.drop_last = int(batch_size), bool(drop_last)
+        self._chunk = self.batch_size = int(batch_size)
+        self._drop_last = self.drop_last = bool(drop_last)
         about = {"ids": ids, "steps": steps, "shuffle": shuffle, "seed": seed, "uneven": uneven}
-        about |= {"num_replicas": num_replicas, "rank": rank, "drop_last": drop_last}
-        self._share(source, self.batch_size, self.batch_size, **about)
+        self._share(source, self.batch_size, num_replicas=num_replicas, rank=rank, **about)
 
     def __iter__(self) -> Iterator[list[int]]:
         for chunk in self._chunks():
