@@ -336,7 +336,15 @@ class Inspect:
         except Exception as error:  # such as an unknown model, task or option
             cause = f"{type(error).__name__}: {one_line(error)}"
             raise manager.error or InputError(f"Inspect could not run: {cause}") from error
-        self._raise_errors(logs[0], manager)
+        # The answers so far are saved.
+        if manager.error is not None:
+            raise manager.error
+        log = logs[0]
+        if log.status == "cancelled":
+            raise KeyboardInterrupt
+        if log.status != "success" or not session.is_over:
+            cause = " ".join(str(log.error.message if log.error else log.status).split())
+            raise InputError(f"Inspect's run failed ({cause}; {log.location}).")
         return list(manager.notes.values())
 
     def _model_and_options(self) -> tuple[Any, dict[str, Any]]:
@@ -363,16 +371,6 @@ class Inspect:
             names = ", ".join(task.name for task in tasks) or "none"
             raise argument_error("task", "one task (file.py@name)", f"{self.task} with {names}")
         return inspect_ai.task_with(tasks[0], early_stopping=manager)
-
-    def _raise_errors(self, log: Any, manager: Adaptive) -> None:
-        """Raise the error of a failed run; the answers so far are saved."""
-        if manager.error is not None:
-            raise manager.error
-        if log.status == "cancelled":
-            raise KeyboardInterrupt
-        if log.status != "success" or not manager.session.is_over:
-            cause = " ".join(str(log.error.message if log.error else log.status).split())
-            raise InputError(f"Inspect's run failed ({cause}; {log.location}).")
 
 
 def _logged(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from irtcat._common.checks import InputError, argument_error, brief, shorten
 from irtcat._common.numbers import whole_number_in
+from irtcat._common.positions import first_repeated
 from irtcat.responses._conditions import CONDITION_COLUMNS, HARNESS_COLUMNS
 
 COLUMNS = {
@@ -102,9 +103,8 @@ def metadata_of(items: Any) -> pd.DataFrame:
     if not isinstance(table, pd.DataFrame):
         raise argument_error("items", "a table by item id, Responses or an ItemBank", items)
     table = table.set_axis(pd.Index(_ids(table.index, "items"), dtype=object), axis=0)
-    if not table.index.is_unique:
-        duplicate = table.index[table.index.duplicated()][0]
-        raise argument_error("items", "a table with one row per item", f"{duplicate} twice")
+    if (repeated := first_repeated(table.index)) is not None:
+        raise argument_error("items", "a table with one row per item", f"{repeated} twice")
     return table
 
 
@@ -126,16 +126,22 @@ def read_items(ids: Iterable[str], items: Any = None, task: str | None = None) -
     cells = zip(*(_cells(table, COLUMNS[field], ids) for field in fields), strict=True)
     out = [
         Item(
-            id=item,
+            id=name,
             task=own or "" if task is None else task,
-            sample=sample or item,
+            sample=sample or name,
             hash=digest or "",
             text=text,
             target=target,
         )
-        for item, (own, sample, digest, text, target) in zip(ids, cells, strict=True)
+        for name, (own, sample, digest, text, target) in zip(ids, cells, strict=True)
     ]
-    _check_samples(out)
+    item_of: dict[tuple[str, str], str] = {}
+    for item in out:  # two with the same sample would run once and be indistinguishable
+        first = item_of.setdefault((item.task, item.sample), item.id)
+        if first != item.id:
+            sample = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
+            must = "a table with a different sample for every item"
+            raise argument_error("items", must, f"{sample} for both {first} and {item.id}")
     return out
 
 
@@ -191,14 +197,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value)
-
-
-def _check_samples(items: list[Item]) -> None:
-    """Raise for two items with the same sample, which would run once and be indistinguishable."""
-    item_of: dict[tuple[str, str], str] = {}
-    for item in items:
-        first = item_of.setdefault((item.task, item.sample), item.id)
-        if first != item.id:
-            sample = f"sample {item.sample}" + (f" of task {item.task}" if item.task else "")
-            must = "a table with a different sample for every item"
-            raise argument_error("items", must, f"{sample} for both {first} and {item.id}")

@@ -28,7 +28,7 @@ DEFAULT_BATCH = 20
 class _UntilSettled:
     """A session that is also over when the comparison is; looked at after each batch."""
 
-    def __init__(self, session: Session, compare: Callable[[Session], SequentialComparison | None]):
+    def __init__(self, session: Session, compare: Callable[[pd.Series], SequentialComparison]):
         self._session, self._compare = session, compare
         self._looked_at = -1
         self.found: SequentialComparison | None = None
@@ -47,7 +47,9 @@ class _UntilSettled:
         """Whether it is settled, or all items are answered."""
         n = len(answers_of(self._session))
         if n != self._looked_at and (self._session.is_over or n % self._session.config.batch == 0):
-            self.found, self._looked_at = self._compare(self._session), n
+            answers = self._session.to_frame()["answer"].astype(float)
+            self.found = self._compare(answers) if answers.count() > 1 else None
+            self._looked_at = n
         return self._session.is_over or (self.found is not None and self.found.is_done)
 
 
@@ -116,7 +118,7 @@ def compare_live(
     config = Config(criterion="sequential", max_items=len(order), batch=min(batch, len(order)))
     harness.check(items_by_id)
 
-    def compare_answers(answers: pd.Series) -> SequentialComparison:
+    def compare(answers: pd.Series) -> SequentialComparison:
         """The comparison after these answers; NaN for skipped items."""
         skipped, answers = answers.index[answers.isna()], answers.dropna()
         run = Responses.from_array([answers.to_numpy()], [name], answers.index, codes=old.codes)
@@ -126,32 +128,27 @@ def compare_live(
             known, None, run, name, str(old.subject_ids[0]), order=rest, **options
         )
 
-    def compare(session: Session) -> SequentialComparison | None:
-        """The comparison after the answers so far; None before two of them."""
-        answers = session.to_frame()["answer"].astype(float)
-        return compare_answers(answers) if answers.count() > 1 else None
-
     # Raise for invalid options before any answer is paid for.
-    compare_answers(pd.Series(float(old.codes[0]), index=order[:2]))
+    compare(pd.Series(float(old.codes[0]), index=order[:2]))
     settings: dict[str, Any] = {"seed": seed, "subject": name, "session_id": SESSION}
+
+    def run(store: Any, folder: Any) -> tuple[SequentialComparison, pd.DataFrame]:
+        """The comparison, with the messages of the harness, and the answers."""
+        session: Any = _UntilSettled(begin(bank, config, store, **settings), compare)
+        notes = harness.drive(session, items_by_id, folder, progress)
+        if session.found is None:
+            raise argument_error("model", "a model that answers at least 2 items", notes)
+        flags = (*session.found.flags, *notes)
+        return replace(session.found, flags=flags), session.to_frame()
+
     if out is None:
-        session = _UntilSettled(begin(bank, config, None, **settings), compare)
-        return _with_notes(session, harness.drive(session, items_by_id, None, progress))
+        return run(None, None)[0]
     frozen = {"model": name, "bank": bank.hash(), "config": config.to_json(), "seed": seed}
     frozen |= {"comparison": json_value(options)} | harness.about()
     frozen["old"] = json_hash({"model": str(old.subject_ids[0]), "answers": old.to_numpy()[0]})
     with run_folder(out, frozen) as folder:
         with store_of(folder) as store:
-            session = _UntilSettled(begin(bank, config, store, **settings), compare)
-            found = _with_notes(session, harness.drive(session, items_by_id, folder, progress))
-            answers = session.to_frame()
+            found, answers = run(store, folder)
         write_csv(answers, folder.file(ITEMS))
         write_json(folder.file(RESULT), found.to_frame().reset_index().iloc[0].to_dict())
     return found
-
-
-def _with_notes(session: _UntilSettled, notes: list[str]) -> SequentialComparison:
-    """The comparison with the messages of the harness."""
-    if session.found is None:
-        raise argument_error("model", "a model that answers at least 2 items", notes)
-    return replace(session.found, flags=(*session.found.flags, *notes))

@@ -21,7 +21,6 @@ from irtcat._files.folders import OutputFolder
 from irtcat._files.json import json_value, write_json
 from irtcat.bank import ItemBank, numbered
 from irtcat.cat import FullScore, Session, in_words, retraced, score_by_prediction
-from irtcat.harness.answers import answers_of
 from irtcat.harness.folder import ITEMS, RESULT
 from irtcat.harness.items import Item
 from irtcat.prediction import ESTIMATORS, ShortForm
@@ -81,7 +80,7 @@ def score_by_form(session: Session, form: ShortForm, options: dict[str, Any]) ->
 def item_table(session: Session, items: Mapping[str, Item]) -> pd.DataFrame:
     """The items run, in order; the columns are those of `Evaluation.items`."""
     table = session.to_frame()
-    answered = answers_of(session)
+    answered = {e["item"]: e for e in session.events if e["kind"] == "answer"}
     reasons = _reasons(session)
     chances = pd.Series(session.to_report().chances(session.bank)[0], session.bank.item_ids)
     ids = table.index.tolist()

@@ -134,9 +134,7 @@ def _members(pred_probs: Any, n: int) -> tuple[np.ndarray, pd.Index | None, pd.I
 
 
 def _are_equal(first: pd.Index | None, other: pd.Index | None) -> bool:
-    if first is None or other is None:
-        return first is other
-    return first.equals(other)
+    return first is other or (first is not None and first.equals(other))
 
 
 def _classes(labels: np.ndarray, columns: pd.Index | None, n: int) -> Any:

@@ -185,12 +185,9 @@ def read_checkpoints(
     ]
     if (twice := first_repeated(pd.Index(labels))) is not None:
         raise argument_error("steps", "different for all checkpoints of a run", f"{twice} twice")
-    ordered: dict[str, Any] = {
-        "values": raw.values[order],
-        "runs": run[order],
-        "steps": step[order],
-    }
-    return raw._replace(item_ids=names, **ordered), np.array(labels, object)[order]
+    values, runs, steps = raw.values[order], run[order], step[order]
+    ordered = raw._replace(values=values, steps=steps, runs=runs, item_ids=names)
+    return ordered, np.array(labels, object)[order]
 
 
 def _column(name: str, values: Any, n: int) -> Any:

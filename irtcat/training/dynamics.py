@@ -213,7 +213,11 @@ class Accumulator:
     def _add(self, index: IntArray, epoch: _Epoch, given: Any) -> None:
         """Update the statistics of the items at these positions; given: which were correct."""
         if given is not None:
-            epoch = epoch._replace(correct=_correctness(given, len(index)))
+            values, n = _numbers("correct", given), len(index)
+            if values.shape != (n,) or not (np.isin(values, (0, 1)) | np.isnan(values)).all():
+                must = f"{n} of 0, 1 and NaN, one per item"
+                raise InputError(f"The `correct` argument must be {must}.")
+            epoch = epoch._replace(correct=values)
         observed = ~np.isnan(epoch.confidence)
         index, epoch = index[observed], _Epoch(*(values[observed] for values in epoch))
         self._n[index] += 1
@@ -584,10 +588,3 @@ def _statistics(p: FloatArray, logs: FloatArray, codes: IntArray) -> _Epoch:
     correct = (np.nan_to_num(p).argmax(axis=1) == codes).astype(float)
     columns = (p[at, codes], correct, -logs[at, codes], margin, np.sqrt((error**2).sum(axis=1)))
     return _Epoch(*(np.where(missing, np.nan, values) for values in columns))
-
-
-def _correctness(correct: Any, n: int) -> FloatArray:
-    values = _numbers("correct", correct)
-    if values.shape != (n,) or not (np.isin(values, (0, 1)) | np.isnan(values)).all():
-        raise InputError(f"The `correct` argument must be {n} of 0, 1 and NaN, one per item.")
-    return values

@@ -131,7 +131,7 @@ def train(setup: Setup, task: Assignment) -> Answers:
     X, labels = take(setup.X, task.train), setup.classes[task.labels]
     try:
         if is_estimator(learner):
-            return _estimator_answers(_seeded(learner, member.seed), X, labels, setup)
+            return _estimator_answers(learner, member.seed, X, labels, setup)
         return _function_answers(learner(X, labels, setup.X, member.seed), setup)
     except Exception as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
@@ -143,16 +143,14 @@ def train(setup: Setup, task: Assignment) -> Answers:
         ) from error
 
 
-def _seeded(learner: Any, seed: int) -> Any:
-    """A copy, with the seed set as every ``random_state`` of the estimator and its components."""
+def _estimator_answers(
+    learner: Any, seed: int, X: Any, labels: np.ndarray, setup: Setup
+) -> Answers:
+    """The answers of a copy, with the seed as every ``random_state`` of it and its components."""
     learner = copy.deepcopy(learner)
     if hasattr(learner, "get_params"):
         names = [name for name in learner.get_params() if name.endswith("random_state")]
         learner.set_params(**dict.fromkeys(names, seed))
-    return learner
-
-
-def _estimator_answers(learner: Any, X: Any, labels: np.ndarray, setup: Setup) -> Answers:
     learner.fit(X, labels)
     predictions = encode(learner.predict(setup.X), setup.classes, len(setup.labels))
     if setup.probabilities == "none" or not hasattr(learner, "predict_proba"):
@@ -265,19 +263,14 @@ def read_data(data: Any) -> tuple[Any, IntArray, np.ndarray]:
     if not inputs:
         raise argument_error("data", "a pair with inputs X", "an empty mapping")
     for values in inputs:
-        length = _length(values)
+        try:
+            length = int(values.shape[0] if hasattr(values, "shape") else len(values))
+        except (TypeError, IndexError):
+            must = "inputs X in an array, a sparse matrix, a frame, a list or a mapping of these"
+            raise argument_error("data", must, type(values).__name__) from None
         if length != len(codes):
             raise argument_error("data", f"inputs of {len(codes)} items, as many as labels", length)
     return X, codes, classes
-
-
-def _length(values: Any) -> int:
-    """Number of items in the inputs."""
-    try:
-        return int(values.shape[0] if hasattr(values, "shape") else len(values))
-    except (TypeError, IndexError):
-        must = "inputs X in an array, a sparse matrix, a frame, a list or a mapping of these"
-        raise argument_error("data", must, type(values).__name__) from None
 
 
 def read_labels(y: Any, names: Any = None) -> tuple[IntArray, np.ndarray]:

@@ -231,7 +231,9 @@ def _regression(
     flag = _why_not(x, y)
     if not flag and (found := maximum(x, y)) is not None:
         estimate, inverse = found
-        clusters = _clusters(errors, subject, item)
+        # Sign and cluster of each answer, of the variances that are summed.
+        both = [(1.0, item), (1.0, subject), (-1.0, np.arange(len(item)))]
+        clusters = {"items": both[:1], "subjects": both[1:2], "both": both}.get(errors, [])
         variance = _variance(x, y, estimate, inverse, clusters)
         df = min((len(np.unique(labels)) - 1 for _, labels in clusters), default=np.inf)
         with np.errstate(invalid="ignore"):
@@ -294,13 +296,6 @@ def maximum(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray] | Non
         if np.abs(x @ step).max() < TOLERANCE:
             return beta / scale, np.linalg.inv(information) / np.outer(scale, scale)
     return None
-
-
-def _clusters(errors: str, subject: IntArray, item: IntArray) -> list[tuple[float, IntArray]]:
-    """Sign and cluster of each answer, of the variances that are summed."""
-    each = {"items": [(1.0, item)], "subjects": [(1.0, subject)], "independent": []}
-    each["both"] = [(1.0, item), (1.0, subject), (-1.0, np.arange(len(item)))]
-    return each[errors]
 
 
 def _variance(

@@ -259,7 +259,13 @@ def read_predictions(
     files = source if isinstance(source, (list, tuple)) else []
     if files and all(isinstance(file, (str, os.PathLike)) for file in files):
         return _from_files([Path(file) for file in files], labels, classes, ids)
-    array = np.asarray(source if isinstance(source, np.ndarray) else _objects(source))
+    try:
+        array = np.asarray(source)
+        if not isinstance(source, np.ndarray) and array.dtype.kind in "USO":
+            array = np.asarray(source, dtype=object)  # NumPy would convert numbers to text
+    except ValueError:
+        got = "rows of different lengths"
+        raise argument_error("predictions", "rows of equal length", got) from None
     n = len(labels)
     if array.ndim not in (2, 3) or array.shape[1] != n or not len(array):
         raise argument_error("predictions", f"members x {n} items", f"shape {array.shape}")
@@ -294,16 +300,6 @@ def class_probabilities(name: str, array: np.ndarray) -> FloatArray:
         advice = "Divide each row by its sum if the classes exclude each other."
         raise argument_error(name, "probabilities that sum to 1", got, advice)
     return probabilities
-
-
-def _objects(rows: Any) -> np.ndarray:
-    """Nested lists as an array; as objects if NumPy would convert numbers to text."""
-    try:
-        array = np.asarray(rows)
-        return np.asarray(rows, dtype=object) if array.dtype.kind in "USO" else array
-    except ValueError:
-        got = "rows of different lengths"
-        raise argument_error("predictions", "rows of equal length", got) from None
 
 
 def _probabilities(array: np.ndarray, classes: np.ndarray) -> tuple[FloatArray, IntArray]:

@@ -177,8 +177,9 @@ def _train_members(
             mask = np.zeros(n_items, bool)
             mask[task.train] = True
             trained[number] = np.packbits(mask)
-            if store is not None and store.has(number):
-                answers[number] = store.load(number, n_items)
+            finished = None if store is None else store.load(number, n_items)
+            if finished is not None:
+                answers[number] = finished
             else:
                 numbers.append(number)
                 yield task

@@ -130,10 +130,6 @@ class Store:
         """Fingerprint of a member of this crowd."""
         return digest(self._digest, number, arrays)
 
-    def has(self, number: int) -> bool:
-        """Whether a member is finished."""
-        return self._file(number).is_file()
-
     def save(self, number: int, answers: Answers) -> None:
         """Write a finished member atomically."""
         fields = zip(ARRAYS, answers, strict=True)
@@ -142,9 +138,11 @@ class Store:
         with replacing(self._file(number)) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
-    def load(self, number: int, n_items: int) -> Answers:
-        """Read a finished member."""
+    def load(self, number: int, n_items: int) -> Answers | None:
+        """Read a finished member; None for another one."""
         path = self._file(number)
+        if not path.is_file():
+            return None
         damaged = InputError(f"{path}: damaged. Remove it to retrain the member.")
         max_bytes = max(MOST_BYTES, n_items * MAX_ITEM_BYTES)
         with array_file(path, lambda _: damaged, max_bytes) as file:

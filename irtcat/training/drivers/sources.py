@@ -207,11 +207,9 @@ class _Selector(Source):
         if steps is not None:
             check_count("steps", steps)
         self._selector = self.original = selector
-        self._names = np.asarray(names)
+        self._names = names
         self._block, self._steps = block, steps or max(1, len(names) // block)
         self._map = Rows(names, ids, np.arange(len(names)))
-        numbered = self._names.dtype.kind in "iu" and bool((names == np.arange(len(names))).all())
-        self._index = None if numbered else pd.Index(names)
         self.kept = BLOCKS_KEPT * block
 
     def size(self, upcoming: bool = False) -> int:
@@ -222,8 +220,7 @@ class _Selector(Source):
         ids = np.concatenate(
             [self._selector.next(self._block) for _ in range(-(-n // self._block))]
         )
-        items = np.asarray(ids, int) if self._index is None else self._index.get_indexer(ids)
-        return self._map.of_items(items)
+        return self._map.of_items(self._selector._find(ids))
 
     def state(self) -> Any:
         return self._selector.state_dict()

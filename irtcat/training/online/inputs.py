@@ -20,6 +20,7 @@ from irtcat._common.checks import (
     is_whole,
 )
 from irtcat._common.per_item import per_item
+from irtcat._common.positions import first_repeated
 from irtcat._common.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -219,8 +220,7 @@ def _of_frame(frame: pd.DataFrame, items: Items) -> FloatArray:
         index = frame.index
         if wanted.dtype == object:
             index = pd.Index([str(name) for name in index], dtype=object)
-        if index.has_duplicates:
-            twice = index[index.duplicated()][0]
+        if (twice := first_repeated(index)) is not None:
             raise argument_error("features", "one row for each prompt", f"two for {brief(twice)}")
         rows = index.get_indexer(wanted)
         if (rows < 0).any():
@@ -262,10 +262,6 @@ class Topics:
     code: np.ndarray
     rows: np.ndarray
     starts: np.ndarray
-
-    def members(self, topic: int) -> np.ndarray:
-        """The prompts of a topic."""
-        return self.rows[self.starts[topic] : self.starts[topic + 1]]
 
 
 def read_topics(topics: Any, items: Items) -> Topics | None:

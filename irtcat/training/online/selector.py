@@ -267,7 +267,7 @@ class Selector:
         parts, place = [], []
         for k, count in enumerate(largest_remainder(quotas, n, limits)):
             if count:
-                members = topics.members(k)
+                members = topics.rows[topics.starts[k] : topics.starts[k + 1]]
                 members = members if free is None else members[free[members]]
                 parts.append(self._best(scores, members, int(count)))
                 place.append((np.arange(count) + 0.5) / count)
@@ -588,14 +588,13 @@ class Selector:
         with np.errstate(invalid="ignore"):
             score = np.where(prompts.trials > 0, prompts.right / prompts.trials, np.nan)
         last = pd.arrays.IntegerArray(prompts.last.astype(np.int64), prompts.last < 0)
-        counts: dict[str, Any] = {
-            "visits": prompts.visits,
-            "trials": prompts.trials.astype(int),
-            "score": score,
-            "last": last,
-            "broken": prompts.broken,
-        }
-        frame = frame.assign(**counts)
+        frame = frame.assign(
+            visits=prompts.visits,
+            trials=prompts.trials.astype(int),
+            score=score,
+            last=last,
+            broken=prompts.broken,
+        )
         if self._topics is not None:
             frame["topic"] = np.array(self._topics.names, dtype=object)[self._topics.code]
         return frame
