@@ -65,7 +65,7 @@ class Replies:
             model: an object of lm-eval's class LM; it is restored at the end.
         """
         own = vars(model)
-        replaced = {method: self._replying(method, getattr(model, method)) for method in METHODS}
+        replaced: dict[str, Any] = {m: self._replying(m, getattr(model, m)) for m in METHODS}
         replaced["cache_hook"] = self
         earlier = {name: own[name] for name in replaced if name in own}
         own.update(replaced)

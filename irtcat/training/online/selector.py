@@ -587,7 +587,7 @@ class Selector:
         prompts = self._belief.prompts
         with np.errstate(invalid="ignore"):
             score = np.where(prompts.trials > 0, prompts.right / prompts.trials, np.nan)
-        last = pd.arrays.IntegerArray(prompts.last.astype(np.int64), prompts.last < 0)
+        last: Any = pd.arrays.IntegerArray(prompts.last.astype(np.int64), prompts.last < 0)
         frame = frame.assign(
             visits=prompts.visits,
             trials=prompts.trials.astype(int),
