@@ -1,7 +1,7 @@
 """Import of optional harnesses, and of models from users' own Python files."""
 
 import importlib
-import runpy
+import importlib.util
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,13 +59,17 @@ def model_in_file(model: str, arguments: Mapping[str, Any]) -> Any:
     path = Path(file)
     if not path.is_file():
         raise argument_error("model", "FILE.py@NAME of a file that exists", model)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)  # as for a script, so that it can import the files beside it
     try:
-        names = runpy.run_path(file, run_name=path.stem)
-        if name not in names:
+        spec.loader.exec_module(module)
+        if not hasattr(module, name):
             raise argument_error("model", f"FILE.py@NAME of a name in {file}", model)
-        found = names[name]
+        found = getattr(module, name)
         return found(**arguments) if callable(found) else found
     except InputError:
         raise
