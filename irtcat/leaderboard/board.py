@@ -387,17 +387,16 @@ def recommend(board: Leaderboard, error: float = ERROR) -> Recommendation:
         and _is_small(errors[pair] - errors[pairs[0]])
     ]
     best = (honest or pairs)[0]
-    alternatives = []
-    for pair in [pair for pair in pairs if pair != best]:
-        differences = errors[pair] - errors[best]
-        alternatives.append(
-            {
-                "strategy": pair[0],
-                "estimator": pair[1],
-                "ratio": float(np.exp(differences.mean())),
-                "as_good": _is_small(differences),
-            }
-        )
+    alternatives = [
+        {
+            "strategy": pair[0],
+            "estimator": pair[1],
+            "ratio": float(np.exp((errors[pair] - errors[best]).mean())),
+            "as_good": _is_small(errors[pair] - errors[best]),
+        }
+        for pair in pairs
+        if pair != best
+    ]
     summary = board.summary().reset_index()
     is_best = (summary["strategy"] == best[0]) & (summary["estimator"] == best[1])
     columns = ["n_items", "mae", "width", "coverage", "kendall"]

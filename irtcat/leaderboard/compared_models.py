@@ -97,27 +97,22 @@ def read_models(
     )
     both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
     flags = _differences_of_runs(members, sources)
-    if subset is None:
-        universe: IntArray = np.flatnonzero(both)
-        positions: IntArray = universe
-        weights: FloatArray = np.ones(len(universe))
-        sampled = True
-        if len(universe) < len(both):
-            flags.append(f"{len(both) - len(universe)} of {len(both)} items not answered by both")
-    else:
-        universe = np.arange(len(both))
+    universe, weights = np.arange(len(both)), np.ones(len(both))
+    positions, sampled = universe, True
+    if subset is not None:
         positions, weights = _run_items(reference, subset)
         sampled = bool(is_sample(subset, len(both)))
-        answered = both[positions]
-        if not answered.all():
-            missing = np.count_nonzero(~answered)
-            flags.append(f"{missing} of {len(positions)} items not answered by both")
-        positions, weights = positions[answered], weights[answered]
+    answered = both[positions]
+    if not answered.all():
+        missing = np.count_nonzero(~answered)
+        flags.append(f"{missing} of {len(positions)} items not answered by both")
+    positions, weights = positions[answered], weights[answered]
+    if subset is None:
+        universe = positions
     if len(positions) < 2 or not weights.sum() > 0:
         raise argument_error("responses", "answers of both to at least 2 items", len(positions))
     known_old = None if subset is None or np.isnan(old_row.mean).any() else old_row.mean
-    used = positions if known_old is None else universe
-    item_ids = reference.item_ids[used]
+    item_ids = reference.item_ids[positions if known_old is None else universe]
     for source in {id(source): source for source in (*sources, responses)}.values():
         check_conditions(reference.items, source.items, mismatch, items=item_ids)
     field: FloatArray = np.empty((0, len(universe)))
@@ -279,7 +274,6 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
     present = positions >= 0
     at = positions[present]
     mean = np.full(n_items, np.nan)
-    n_trials = np.zeros(n_items, int)
     values = source.values[row, at]
     trials = None if source.trials is None else source.trials[row, at]
     if source.is_fractional:
@@ -290,14 +284,13 @@ def _answers(source: Responses, name: str, reference: Responses) -> Answers:
     else:
         codes = recode(values[None], source, reference)[0]
         mean[present] = np.where(codes < 0, np.nan, codes / reference.highest)
-    n_trials[~np.isnan(mean)] = 1
+    n_trials = (~np.isnan(mean)).astype(int)
     if trials is not None:
         n_trials[present] = trials
     scores = None
-    numbered = getattr(source, "trial_values", None)
-    if numbered is not None:
-        scores = np.full((n_items, numbered.shape[2]), np.nan)
-        scores[present] = numbered[row, at]
+    if source.trial_values is not None:
+        scores = np.full((n_items, source.trial_values.shape[2]), np.nan)
+        scores[present] = source.trial_values[row, at]
     return Answers(mean, n_trials, scores)
 
 
@@ -313,22 +306,19 @@ def _unit(
 
 
 def _differences_of_runs(
-    members: Sequence[Sequence[str]], sources: tuple[Responses, Responses]
+    members: list[list[str]], sources: tuple[Responses, Responses]
 ) -> list[str]:
     """What the models' metadata say of different conditions of their runs."""
     flags = []
+    tables = [source.subjects.loc[models] for source, models in zip(sources, members, strict=True)]
     for column in RUN_COLUMNS:
-        if not all(column in source.subjects for source in sources):
-            continue
-        pairs = zip(sources, members, strict=True)
-        values = [source.subjects[column].loc[list(models)] for source, models in pairs]
-        if any(value.isna().any() for value in values):
+        values = [t[column] for t in tables if column in t and t[column].notna().all()]
+        if len(values) < 2:
             continue
         new, old = (", ".join(map(str, value.unique())) for value in values)
         if new != old:
             flags.append(f"other {column}: {brief(new)} instead of {brief(old)}")
-    pairs = zip(sources, members, strict=True)
-    after, before = (_settings(source, list(models)) for source, models in pairs)
+    after, before = map(_settings, tables)
     for task, name in before:
         if (task, name) in after and after[task, name] != before[task, name]:
             new, old = (", ".join(sorted(values[task, name])) for values in (after, before))
@@ -338,10 +328,10 @@ def _differences_of_runs(
     return flags
 
 
-def _settings(source: Responses, models: list[str]) -> dict[tuple[str, str], set[str]]:
+def _settings(subjects: pd.DataFrame) -> dict[tuple[str, str], set[str]]:
     """Values of the `RUN_SETTINGS` of models' runs by task, as logs give them; "none" if unset."""
     found: dict[tuple[str, str], set[str]] = {}
-    texts = source.subjects.loc[models].get("settings", pd.Series(dtype=object))
+    texts = subjects.get("settings", pd.Series(dtype=object))
     for text in texts.dropna():
         try:
             tasks = json.loads(text)

@@ -108,9 +108,6 @@ def score_table(scores: Any, units: Any = None) -> ScoreTable:
     if len(models) < 2 or len(benchmarks) < 2:
         got = f"{len(models)} x {len(benchmarks)}"
         raise argument_error("scores", "of at least 2 models and 2 benchmarks", got)
-    names = _units(units, benchmarks)
-    table = ScoreTable(values, models, benchmarks, names, ())
-    _check_ranges(table)
     flags = []
     per_model = np.isfinite(values).sum(axis=1)
     for count, what in ((0, "no score"), (1, "one score")):
@@ -118,7 +115,9 @@ def score_table(scores: Any, units: Any = None) -> ScoreTable:
             flags.append(f"models with {what}, predicted mainly by the others: {shorten(rows)}")
     if (single := benchmarks[np.isfinite(values).sum(axis=0) == 1]).size:
         flags.append(f"benchmarks with the score of one model: {shorten(single)}")
-    return ScoreTable(values, models, benchmarks, names, tuple(flags))
+    table = ScoreTable(values, models, benchmarks, _units(units, benchmarks), tuple(flags))
+    _check_ranges(table)
+    return table
 
 
 def _values(scores: Any) -> tuple[FloatArray, np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from irtcat._common.checks import argument_error, check_count, check_interval
+from irtcat._common.checks import argument_error, check_count, check_interval, is_number
 from irtcat._common.types import FloatArray, IntArray
 from irtcat.leaderboard.board import (
     KEYS,
@@ -120,8 +120,7 @@ def items_needed(gaps: pd.DataFrame, gap: float = 0.02) -> pd.DataFrame:
         >>> items_needed(pd.DataFrame({"gap": [8.0, 4.0]}, index), 0.05)["n_items"].tolist()
         [64.0]
     """
-    if not 0 < gap < 1:
-        raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
+    check_gap(gap)
     rows = []
     for key, by_k in gaps["gap"].groupby(["strategy", "estimator"], sort=False):
         by_k = by_k.droplevel(["strategy", "estimator"]).sort_index()
@@ -200,6 +199,12 @@ def _pairs(run: Run, seed: int) -> tuple[FloatArray, FloatArray, IntArray, IntAr
     one, other, difference = one[differs], other[differs], difference[differs]
     right = 0.5 + 0.5 * np.sign(run.score[one] - run.score[other]) * np.sign(difference)
     return np.abs(difference), right, run.subjects[one], run.subjects[other]
+
+
+def check_gap(gap: Any) -> None:
+    """Raise unless it is a difference of scores."""
+    if not is_number(gap) or not 0 < gap < 1:
+        raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
 
 
 def check_confidence(confidence: Sequence[float] | float) -> None:

@@ -20,7 +20,6 @@ from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.prediction.intervals import mean_variance, total_of, wilson_interval
 from irtcat.prediction.run_noise import Answers, noise_of_score, read_reruns, run_effect
 from irtcat.responses import Responses
-from irtcat.responses._matrix import observed
 from irtcat.responses._trials import exact_shares
 
 ADJUSTMENTS = ("max-t", "holm", "benjamini-hochberg")
@@ -222,9 +221,8 @@ def groups(
             flags.append(f"{few} clusters are too few for a verdict: {MIN_CLUSTERS} are needed")
             p = np.ones((len(score), len(score)))
         else:
-            spread = spread._replace(factor=spread.factor[:, order])
-            p = _pair_values(score[order], spread, adjust, n, seed)
-            spread = spread._replace(factor=spread.factor[:, np.argsort(order)])
+            ordered = spread._replace(factor=spread.factor[:, order])
+            p = _pair_values(score[order], ordered, adjust, n, seed)
     apart = p < 1 - level
     np.fill_diagonal(p, np.nan)
     lower, upper = (score, score) if spread is None else score_interval(score, spread, level)
@@ -264,9 +262,7 @@ def complete_items(data: Responses) -> tuple[Responses, list[str]]:
     """The items that all models answered, and a flag where there are others."""
     if data.n_subjects < 2:
         raise argument_error("responses", "answers of at least 2 models", data.n_subjects)
-    complete: BoolArray = np.ones(data.n_items, bool)
-    for row in data.values:
-        complete &= observed(row)
+    complete = data.observed.all(axis=0)
     kept = int(complete.sum())
     if kept < 2:
         advice = "Leave models with few answers out."

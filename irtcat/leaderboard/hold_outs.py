@@ -158,8 +158,7 @@ def _one_group(responses: Responses, split: str) -> tuple[Responses, Responses]:
 
 def _parts(responses: Responses, low: IntArray, high: IntArray) -> tuple[Responses, Responses]:
     """Both parts with their rows in their original order."""
-    parts: list[Any] = [responses.subset(subjects=np.sort(rows)) for rows in (low, high)]
-    return parts[0], parts[1]
+    return responses.subset(subjects=np.sort(low)), responses.subset(subjects=np.sort(high))
 
 
 class ProtocolPlan(NamedTuple):

@@ -228,13 +228,11 @@ def _start(
         "logit_share": -0.5,
         "log_agreement": np.log(0.1),
     }
-    for name in present:
-        low, high = BOUNDS[name]
-        if name == "slope":
-            low, high = low / scale, high / scale
-        elif name == "log_sd":
-            low, high = low - np.log(scale), high - np.log(scale)
-        bounds.append((low, high))
+    of_scale = {
+        "slope": tuple(end / scale for end in BOUNDS["slope"]),
+        "log_sd": tuple(end - np.log(scale) for end in BOUNDS["log_sd"]),
+    }
+    bounds += [{**BOUNDS, **of_scale}[name] for name in present]
     return np.concatenate([abilities, [usual[name] for name in present]]), bounds
 
 

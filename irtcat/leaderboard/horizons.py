@@ -387,20 +387,18 @@ def _answers(
     calibration: Any, responses: Any
 ) -> tuple[Responses, FloatArray, list[Responses | ItemBank], list[str]]:
     """The answers, the slopes of their items, what has metadata of the items, and flags."""
-    bank = None
-    if isinstance(calibration, Fit):
-        bank = calibration.bank
-        responses = calibration.responses if responses is None else responses
-    elif isinstance(calibration, ItemBank):
-        bank = calibration
-        if responses is None:
-            must = "given with a bank: the answers of the subjects"
-            raise argument_error("responses", must, "none")
-    elif responses is not None:
-        raise argument_error("responses", "left out where `calibration` is responses", responses)
-    if bank is None:
+    if not isinstance(calibration, (Fit, ItemBank)):
+        if responses is not None:
+            must = "left out where `calibration` is responses"
+            raise argument_error("responses", must, responses)
         data = as_responses_like(calibration, "calibration", None)
         return data, np.ones(data.n_items), [data], []
+    bank = calibration.bank if isinstance(calibration, Fit) else calibration
+    if responses is None and isinstance(calibration, Fit):
+        responses = calibration.responses
+    elif responses is None:
+        must = "given with a bank: the answers of the subjects"
+        raise argument_error("responses", must, "none")
     data = as_responses_like(responses, "responses", bank)
     slope = _slopes(bank)
     known = [item for item in data.item_ids if item in slope.index]

@@ -341,11 +341,10 @@ def _places(
 
 
 class _Anchor(NamedTuple):
-    """A model or benchmark with a fixed value."""
+    """A model or benchmark with a fixed value, and its position: models before benchmarks."""
 
     name: str
     value: float
-    is_model: bool
     position: int
 
 
@@ -356,7 +355,7 @@ def _anchors(anchors: Any, models: np.ndarray, benchmarks: np.ndarray) -> list[_
     if not isinstance(anchors, (Mapping, pd.Series)) or len(anchors) != 2:
         raise argument_error("anchors", "a mapping from two names to their values", anchors)
     at_model = {str(name): i for i, name in enumerate(models)}
-    at_benchmark = {str(name): j for j, name in enumerate(benchmarks)}
+    at_benchmark = {str(name): j for j, name in enumerate(benchmarks, len(models))}
     chosen = []
     for name, value in ((str(name), value) for name, value in anchors.items()):
         if name not in at_model and name not in at_benchmark:
@@ -367,9 +366,7 @@ def _anchors(anchors: Any, models: np.ndarray, benchmarks: np.ndarray) -> list[_
         if not is_number(value):
             got = f"{shorten(value)} for {brief(name)}"
             raise argument_error("anchors", "finite numbers", got)
-        is_model = name in at_model
-        position = at_model[name] if is_model else at_benchmark[name]
-        chosen.append(_Anchor(name, float(value), is_model, position))
+        chosen.append(_Anchor(name, float(value), {**at_model, **at_benchmark}[name]))
     if chosen[0].value == chosen[1].value:
         raise argument_error("anchors", "two different values", f"{chosen[0].value:g} twice")
     return chosen
@@ -379,12 +376,8 @@ def _anchored(places: _Places, anchors: list[_Anchor]) -> tuple[_Places, FloatAr
     """The places on the scale of the anchors, and its points per mean logit."""
     if not anchors:
         return places, np.ones(places.slope.shape[:-1])
-    ends = [
-        places.value[..., 0, anchor.position]
-        if anchor.is_model
-        else places.difficulty[..., anchor.position]
-        for anchor in anchors
-    ]
+    on_scale = np.concatenate([places.value[..., 0, :], places.difficulty], axis=-1)
+    ends = [on_scale[..., anchor.position] for anchor in anchors]
     low, high = (anchor.value for anchor in anchors)
     unit = (high - low) / (ends[1] - ends[0])
     moved = _Places(

@@ -166,7 +166,6 @@ class Judgements(NamedTuple):
     judges: np.ndarray
     grade_values: np.ndarray
     clusters: IntArray | None
-    is_fractional: bool
     flags: list[str]
 
 
@@ -261,7 +260,7 @@ def judged_abilities(
     space = _space(data, tuple(effects), gold, anchor)
     clusters = data.clusters
     n_rows = len(data.votes.judge) + len(data.grades.judge)
-    if clusters is None and data.is_fractional:
+    if clusters is None and ((data.votes.share > 0) & (data.votes.share < 1)).any():
         clusters = np.arange(n_rows)
     fit = fit_judgements(data.votes, data.grades, space, clusters, prior, (MAX_SIZE, MAX_ERROR))
     if len(fit.weak):
@@ -275,7 +274,11 @@ def judged_abilities(
         covariance=pd.DataFrame(fit.covariance[:n, :n], index=index, columns=index),
         win_rates=pd.DataFrame(_win_rates(data, fit, space), index=index, columns=index),
         judges=_judge_table(data, fit, space),
-        thresholds=_thresholds(data, fit, space),
+        thresholds=pd.Series(
+            cut_points(fit.values[space.block("threshold")]),
+            index=pd.Index(data.grade_values[1:], name="grade"),
+            name="ability",
+        ),
         effects=tuple(effects),
         level=float(level),
         df=df,
@@ -316,7 +319,7 @@ def _read(table: Any, gold: str | None, with_length: bool) -> Judgements:
     subjects = np.unique(names.astype(str))
     if len(subjects) < 2:
         raise argument_error("judgements", "judgements of at least two subjects", subjects)
-    votes, is_fractional = _votes(table, at_votes, judge_codes, subjects, with_length)
+    votes = _votes(table, at_votes, judge_codes, subjects, with_length)
     grades, values = _grades(table, at_grades, judge_codes, subjects)
     clusters = None
     if "item" in table:
@@ -334,7 +337,6 @@ def _read(table: Any, gold: str | None, with_length: bool) -> Judgements:
         judges=judges.to_numpy(),
         grade_values=values,
         clusters=clusters,
-        is_fractional=is_fractional,
         flags=flags,
     )
 
@@ -371,13 +373,13 @@ def _codes(column: pd.Series, subjects: np.ndarray) -> IntArray:
 
 def _votes(
     table: pd.DataFrame, rows: IntArray, judge: IntArray, subjects: np.ndarray, with_length: bool
-) -> tuple[Votes, bool]:
-    """The votes, and whether any is a share."""
+) -> Votes:
+    """The votes."""
     none = np.zeros(0, int)
     if not len(rows):
         if with_length:
             raise argument_error("effects", "without length for grades", "length")
-        return Votes(none, none, none, np.zeros((0, 3)), np.zeros(0)), False
+        return Votes(none, none, none, np.zeros((0, 3)), np.zeros(0))
     table = table.iloc[rows]
     first, second = (_codes(table[name], subjects) for name in ("a", "b"))
     if (same := first == second).any():
@@ -386,7 +388,6 @@ def _votes(
         got = f"{brief(subjects[first[row]])} against itself in row {rows[row] + 1}"
         raise argument_error("judgements", must, got, "Leave such rows out.")
     share = _shares(table["outcome"], rows)
-    is_fractional = bool(((share > 0) & (share < 1)).any())
     length = np.zeros(len(rows))
     if with_length:
         lengths = []
@@ -397,7 +398,7 @@ def _votes(
                 raise argument_error("judgements", must, "none, or one that is not")
             lengths.append(np.log2(value.to_numpy(float)))
         length = lengths[0] - lengths[1]
-    return Votes(judge[rows], first, second, share, length), is_fractional
+    return Votes(judge[rows], first, second, share, length)
 
 
 def _shares(outcome: pd.Series, rows: IntArray) -> FloatArray:
@@ -615,20 +616,14 @@ def _win_rates(data: Judgements, fit: JudgingFit, space: Space) -> FloatArray:
             first, same = vote_probabilities(slope * (theta[:, None] - theta), tie)
             rates += weight[j] * (first + same / 2)
         else:
-            p = _grade_shares(fit, space, theta, int(j))
+            names = ("log_grade_consistency", "severity")
+            log_slope, severity = (fit.values[space.block(name)][j] for name in names)
+            thresholds = fit.values[space.block("threshold")]
+            p = grade_probabilities(theta - severity, float(np.exp(log_slope)), thresholds)
             below = np.cumsum(p, axis=1) - p / 2
             rates += weight[j] * p @ below.T
     np.fill_diagonal(rates, 0.5)
     return rates
-
-
-def _grade_shares(fit: JudgingFit, space: Space, theta: FloatArray, judge: int) -> FloatArray:
-    """Probabilities of the grades of this judge (subjects x grades)."""
-    log_slope, severity = (
-        fit.values[space.block(name)][judge] for name in ("log_grade_consistency", "severity")
-    )
-    thresholds = fit.values[space.block("threshold")]
-    return grade_probabilities(theta - severity, float(np.exp(log_slope)), thresholds)
 
 
 def _judge_table(data: Judgements, fit: JudgingFit, space: Space) -> pd.DataFrame:
@@ -653,13 +648,6 @@ def _judge_table(data: Judgements, fit: JudgingFit, space: Space) -> pd.DataFram
     for n, values in ((n_votes, of_votes), (n_grades, of_grades)):
         columns |= {name: np.where(n > 0, value, np.nan) for name, value in values.items()}
     return pd.DataFrame(columns, index=pd.Index(data.judges, name="judge"))
-
-
-def _thresholds(data: Judgements, fit: JudgingFit, space: Space) -> "pd.Series[float]":
-    """The ability at which each grade, or a better one, is given half of the time."""
-    index = pd.Index(data.grade_values[1:], name="grade")
-    cuts = cut_points(fit.values[space.block("threshold")])
-    return pd.Series(cuts, index=index, name="ability")
 
 
 def _flags(data: Judgements, prior: float | None) -> list[str]:

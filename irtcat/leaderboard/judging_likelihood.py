@@ -15,7 +15,7 @@ columns of the basis, and the search is over z without any.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +81,6 @@ class Grades(NamedTuple):
 
 
 Data = tuple[Votes, Grades]
-
-Rows = TypeVar("Rows", Votes, Grades)
 
 
 class Space(NamedTuple):
@@ -162,7 +160,7 @@ def fit_judgements(
         precision_of_prior[:n] = prior**-2
     static = (space.n_subjects, space.n_judges)
     with precision("float64"):
-        data = jax.tree.map(jnp.asarray, (_filled(votes), _filled(grades)))
+        data = jax.tree.map(lambda column: jnp.asarray(_fill(column)), (votes, grades))
 
         def value(z: FloatArray) -> tuple[float, FloatArray]:
             v = space.offset + basis @ z
@@ -200,22 +198,18 @@ def fit_judgements(
 
 
 def _fill(values: Any) -> Any:
-    """With zeros up to a round number, so that compiled programs are used again."""
+    """With zeros up to a round number, so that compiled programs are used again.
+
+    Such rows of votes or grades do not count: their shares or their weight are 0.
+    """
     more = round_up(len(values), FEWEST_ROWS) - len(values) if len(values) else 0
     return np.pad(values, ((0, more), *[(0, 0)] * (np.ndim(values) - 1)))
-
-
-def _filled(rows: Rows) -> Rows:
-    """With rows that do not count: their shares or their weight are 0."""
-    return type(rows)(*map(_fill, rows))
 
 
 def _weak(
     information: FloatArray, basis: FloatArray, values: FloatArray, limits: tuple[float, float]
 ) -> IntArray:
     """Parameters that the data do not determine, those with the largest errors first."""
-    if not len(information):
-        return np.zeros(0, int)
     roots, vectors = np.linalg.eigh(information)
     errors = np.sqrt(((basis @ vectors) ** 2 / np.maximum(roots, 1e-12)).sum(axis=1))
     is_free = (basis != 0).any(axis=1)

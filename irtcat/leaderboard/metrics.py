@@ -53,14 +53,12 @@ def compare_scores(
         "pearson": agreement.pearson(predicted, goal),
         "mae": 100 * agreement.mean_absolute_error(predicted, goal),
         "rmse": 100 * agreement.root_mean_squared_error(predicted, goal),
-        "top_overlap": float("nan"),
+        "top_overlap": agreement.top_overlap(predicted, goal, top) if top < len(goal) else np.nan,
         "coverage": float(((lower[usable] <= goal) & (goal <= upper[usable])).mean()),
         "width": float(100 * (upper - lower)[usable].mean()),
     }
     for name, (low, high) in GAPS.items():
         metrics[name] = agreement.pairwise_accuracy(predicted, goal, low - SLACK, high - SLACK)
-    if top < len(goal):
-        metrics["top_overlap"] = agreement.top_overlap(predicted, goal, top)
     return {name: metrics[name] for name in METRICS}, flags
 
 

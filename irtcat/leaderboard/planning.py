@@ -3,6 +3,7 @@
 By design-based formulas: no answers are drawn.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from irtcat.diagnose import reruns as diagnose_reruns
 from irtcat.diagnose.rerun_noise import moments, run_variance
 from irtcat.io import as_responses
 from irtcat.leaderboard.board import subject_draws
-from irtcat.leaderboard.gaps import check_confidence, order_curve, smallest_gap
+from irtcat.leaderboard.gaps import check_confidence, check_gap, order_curve, smallest_gap
 from irtcat.prediction import full_scores
 from irtcat.prediction.estimands import ESTIMANDS
 from irtcat.responses import Responses
@@ -291,7 +292,7 @@ reruns ``S^2 / k``, as `compare` takes it |
         best numbers of two stages);
         Card et al. (2020), With Little Power Comes Great Responsibility, EMNLP.
     """
-    _check_gap(gap)
+    check_gap(gap)
     check_confidence(confidence)
     check_count("n", n, 2)
     check_count("seed", seed, 0)
@@ -384,12 +385,11 @@ def _whose(estimand: str | None, reruns: Any, responses: Responses) -> tuple[str
     if estimand is None:
         return ("run" if reruns is None else "model"), reruns
     check_choice("estimand", estimand, ESTIMANDS)
-    if estimand == "run":
-        if reruns is not None:
-            raise argument_error("estimand", '"model" or "domain" with reruns', estimand)
-        return estimand, None
+    if estimand == "run" and reruns is not None:
+        raise argument_error("estimand", '"model" or "domain" with reruns', estimand)
     is_repeated = responses.trials is not None and bool((responses.trials > 1).any())
-    return estimand, responses if reruns is None and is_repeated else reruns
+    is_known = estimand != "run" and reruns is None and is_repeated
+    return estimand, responses if is_known else reruns
 
 
 class _Prices(NamedTuple):
@@ -419,11 +419,6 @@ class _Prices(NamedTuple):
         if not is_number(budget) or not item + trial <= budget < np.inf:
             raise argument_error("budget", least, budget)
         return cls(item, trial, float(budget))
-
-
-def _check_gap(gap: Any) -> None:
-    if not isinstance(gap, (int, float)) or not 0 < gap < 1:
-        raise argument_error("gap", "a difference of scores between 0 and 1 (.02 is 2 points)", gap)
 
 
 class _Noise(NamedTuple):
@@ -519,14 +514,12 @@ def _splits(
 
 def _smallest(pairs: PairVariances, n_items: IntArray, aim: _Aim, n_trials: int) -> int:
     """The smallest number of items that reaches the confidence, by bisection; all if none does."""
-    low, high = 0, len(n_items) - 1
     total = int(n_items[-1])
-    while low < high:
-        middle = (low + high) // 2
-        chances = pairs.chances(int(n_items[middle]), total, aim.gap, n_trials, aim.width)
-        is_enough = chances.mean() >= aim.confidence
-        low, high = (low, middle) if is_enough else (middle + 1, high)
-    return int(n_items[low])
+
+    def chance(k: int) -> float:
+        return float(pairs.chances(int(k), total, aim.gap, n_trials, aim.width).mean())
+
+    return int(n_items[bisect_left(n_items[:-1], aim.confidence, key=chance)])
 
 
 def _expected(responses: Responses, expect: str | None) -> Responses:

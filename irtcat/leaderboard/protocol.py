@@ -135,10 +135,8 @@ def evaluate(
     check_executor(executor)
     responses = as_responses(responses, name="responses")
     unique = _check(plan, responses)
-    splits: list[str] = [split]
-    too_small: list[str] = []
-    if isinstance(split, str) and split.startswith(LEAVE_OUT):
-        splits, too_small = left_out_groups(unique, split)
+    by_group = isinstance(split, str) and split.startswith(LEAVE_OUT)
+    splits, too_small = left_out_groups(unique, split) if by_group else ([split], [])
     tasks = list(itertools.product(splits, plan.seeds))
     n_subsets = len(plan.strategies) * len(plan.n_items)
     done = 0
@@ -154,12 +152,11 @@ def evaluate(
     results = in_order(HoldOuts.evaluate, hold_outs, tasks, executor, finished)
     rows = [row for hold_out in results for row, _ in hold_out]
     runs = [run for hold_out in results for _, run in hold_out if run is not None]
-    n_duplicates = responses.n_subjects - unique.n_subjects
     return Leaderboard(
         table=pd.DataFrame(rows),
         runs=tuple(runs),
         responses=unique,
-        n_duplicates=n_duplicates,
+        n_duplicates=responses.n_subjects - unique.n_subjects,
         top=top,
         level=float(level),
         flags=(f"groups never held out, too small: {', '.join(too_small)}",) if too_small else (),

@@ -85,11 +85,6 @@ class ScoreFactors:
     priors: tuple[FloatArray, FloatArray, FloatArray]
 
     @property
-    def loading_moments(self) -> FloatArray:
-        """Second moments of intercept and loadings."""
-        return _outer(self.loadings) + self.loadings_cov
-
-    @property
     def residual_variance(self) -> FloatArray:
         """Posterior mean of the squared scale of each benchmark's residuals."""
         return self.rate / np.maximum(self.shape - 1, 0.5)
@@ -97,7 +92,9 @@ class ScoreFactors:
     def predict(self, abilities: Abilities) -> tuple[FloatArray, FloatArray]:
         """Mean of the scores and squared scale of their t distribution (models x benchmarks)."""
         mean = _with_intercept(abilities.mean) @ self.loadings.T
-        variance = _contract(abilities.moments(), self.loading_moments) - mean**2
+        variance = (
+            _contract(abilities.moments(), _outer(self.loadings) + self.loadings_cov) - mean**2
+        )
         return mean, np.maximum(variance, 0.0) + self.residual_variance
 
     def draws(self, n: int, seed: int) -> tuple[FloatArray, FloatArray]:

@@ -441,13 +441,16 @@ def compare_sequential(
         outcome = "open" if ready < len(order_ids) else "all items"
     verdict = next((name for name, time in times.items() if time <= n), "cannot tell")
     used = process._replace(values=process.values[:n], variances=process.variances[:n])
-    lower, upper, p_worse = _interval(used, capital, margin)
+    # The ends of the confidence sequence, and the p-value of no loss, after the items used.
+    lower, upper = sorted((used.end(1, capital), used.end(-1, capital)))
+    greatest = max(used.log_capital(-margin, -1).max(), 0.0)
+    p_worse = float(np.exp(-greatest)) / (1 - FINAL)
     if fixed.has_run_effects:
-        now = fixed.after(n, _final_level(level))
+        now = fixed.after(n, level)
         lower, upper = min(lower, now.lower), max(upper, now.upper)
         p_worse = max(p_worse, now.p_worse / FINAL)
     if outcome == "all items" and not few_clusters(runs.clusters):
-        closing = fixed.after(n, _final_level(level))
+        closing = fixed.after(n, level)
         lower, upper = sorted((max(lower, closing.lower), min(upper, closing.upper)))
         p_worse = min(p_worse, closing.p_worse / FINAL)
         verdict = verdict_of(lower, upper, margin)
@@ -483,13 +486,6 @@ def _check_loss(margin: float, detect: Any, futility: Any) -> None:
         raise argument_error("futility", "a probability of at least 0 and below 1", futility)
 
 
-def _interval(used: Any, capital: float, margin: float) -> tuple[float, float, float]:
-    """The ends of the confidence sequence, and the p-value of no loss, after the items used."""
-    lower, upper = sorted((used.end(1, capital), used.end(-1, capital)))
-    greatest = max(used.log_capital(-margin, -1).max(), 0.0)
-    return lower, upper, float(np.exp(-greatest)) / (1 - FINAL)
-
-
 def _answered(table: pd.DataFrame, order_ids: Any) -> IntArray:
     """The rows of the first steps of the order that both models have answered."""
     places: IntArray = table.index.get_indexer(pd.Index(order_ids))
@@ -498,11 +494,6 @@ def _answered(table: pd.DataFrame, order_ids: Any) -> IntArray:
         must = "a random order, with answers of both to its first 2 items"
         raise argument_error("order", must, f"answers to the first {ready}")
     return places[:ready]
-
-
-def _final_level(level: float) -> float:
-    """Probability of the interval that has the share `FINAL` of the error."""
-    return 1 - FINAL * (1 - level)
 
 
 class _Fixed(NamedTuple):
@@ -521,7 +512,7 @@ class _Fixed(NamedTuple):
         return all(model.run_means(self.pair.weights) is not None for model in models)
 
     def after(self, n: int, level: float) -> Closing:
-        """The interval after n steps."""
+        """The interval after n steps, which has the share `FINAL` of the error."""
         clusters, items = self.runs.clusters, self.places[:n]
         if clusters is not None:
             items = np.flatnonzero(np.isin(clusters, items))
@@ -539,14 +530,14 @@ class _Fixed(NamedTuple):
         runs = self.runs._replace(
             new=self.runs.new.at(items), old=self.runs.old.at(items), clusters=clusters
         )
-        return closing_of(pair, runs, self.margin, level)
+        return closing_of(pair, runs, self.margin, 1 - FINAL * (1 - level))
 
     def agrees_from(self, verdict: str, time: float, ready: int, level: float) -> float:
         """The first step after which this interval has the verdict too, looked at in doublings."""
         if not self.has_run_effects:
             return time
         while time <= ready:
-            found = self.after(int(time), _final_level(level))
+            found = self.after(int(time), level)
             if verdict_of(found.lower, found.upper, self.margin) == verdict:
                 return time
             time *= 2

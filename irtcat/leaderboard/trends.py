@@ -202,7 +202,7 @@ def fit_trend(
     changed = p_value = np.nan
     flags: list[str] = []
     if change:
-        kinks = [k for k in np.unique(t) if _around(t, k) >= MIN_AROUND]
+        kinks = [k for k in np.unique(t) if min((t < k).sum(), (t > k).sum()) >= MIN_AROUND]
         if kinks:
             at, p_value = _changed(line, t, np.array(kinks), estimates, root, seed)
             changed = float(at + years.mean())
@@ -287,11 +287,6 @@ def _slope(
     se = float(np.sqrt(max(variance - 2 * value * common + value**2 * scale.variance, 0.0)))
     half = t_quantile(df, 0.5 + level / 2) * se
     return value, se, value - half, value + half
-
-
-def _around(t: FloatArray, k: float) -> int:
-    """Number of subjects at the emptier side of a date."""
-    return int(min((t < k).sum(), (t > k).sum()))
 
 
 def _changed(
