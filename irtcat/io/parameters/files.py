@@ -326,7 +326,8 @@ def recognised(
         if unknown:
             must = f"of columns of the file ({shorten(headers)})"
             raise argument_error("columns", must, unknown)
-        return _by_hand(dialect), named
+        by_hand = Dialect("columns", "columns named by the user", (), (), scaling=True)
+        return by_hand if dialect == "auto" else DIALECTS[dialect], named
     lower = {header.strip().lower() for header in headers}
     rows = [DIALECTS[name] for name in ((dialect,) if dialect != "auto" else DIALECTS)]
     rows = [row for row in rows if row.file == opened.file]
@@ -357,10 +358,3 @@ def _check_rest(path: Any, row: Dialect, rest: set[str]) -> None:
                 f"{path}: the columns look like those of {row.name}, but {strange[0]} is not among "
                 f"them ({other.help}). {advice}"
             )
-
-
-def _by_hand(dialect: str) -> Dialect:
-    """The row for columns that the user names."""
-    if dialect != "auto":
-        return DIALECTS[dialect]
-    return Dialect("columns", "columns named by the user", (), (), scaling=True)

@@ -154,11 +154,6 @@ def model_names(texts: pd.Series, where: Callable[[int], str]) -> np.ndarray:
     return names.to_numpy(object)
 
 
-def _padded(values: FloatArray, width: int) -> FloatArray:
-    """Columns of NaN added up to a width."""
-    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
-
-
 @dataclass(frozen=True)
 class Reading:
     """What is needed to turn the columns of a file into items.
@@ -183,10 +178,10 @@ class Reading:
             must = "a file with intercepts, as its items have slopes on several abilities"
             raise argument_error("path", must, "difficulties")
         thresholds, slopes = self._thresholds(), self._category_slopes()
-        reach = _padded(self._by_category("step", 1), self._width)
+        reach = self._by_category("step", 1)
         # Slopes and intercepts of categories are relative to category 0.
         category = reach - np.nan_to_num(self._by_category("step", 0)[:, :1])
-        difficulty = _padded(self._by_category("category_difficulty", 1), self._width)
+        difficulty = self._by_category("category_difficulty", 1)
         category = np.where(np.isnan(category), -difficulty, category)
         # TAM has slopes of 0 for categories that an item does not have, without intercepts.
         slopes = np.where(np.isnan(category)[:, None, :], np.nan, slopes)
@@ -310,12 +305,9 @@ class Reading:
 
     def _by_category(self, role: str, first: int) -> FloatArray:
         """The columns of a role by category from ``first`` on; NaN where there are none."""
-        found = {place.k: array for place, array in self.arrays.items() if place.role == role}
-        out = np.full((self.n, max([first, *found]) - first + 1), np.nan)
-        for k, array in found.items():
-            if k >= first:
-                out[:, k - first] = array
-        return out
+        none = np.full(self.n, np.nan)
+        places = [Place(role, k) for k in range(first, self._width + 1)]
+        return np.stack([self.arrays.get(place, none) for place in places], axis=1)
 
     def _one(self, role: str, default: float) -> FloatArray:
         """A column with one number an item; the default where it is missing."""
@@ -332,7 +324,7 @@ class Reading:
     def _thresholds(self) -> FloatArray:
         """Thresholds, or difficulties with offsets."""
         difficulty = self._one("difficulty", 0.0)[:, None]
-        thresholds = _padded(self._by_category("threshold", 1), self._width)
+        thresholds = self._by_category("threshold", 1)
         both = ~np.isnan(thresholds).all(axis=1) & ~np.isnan(self._one("difficulty", np.nan))
         if both.any():
             mean = np.full(self.n, np.nan)
@@ -345,7 +337,7 @@ class Reading:
                     "added to them, name them as offsets by columns=; else leave it out."
                 )
         for role, sign in (("offset", 1), ("fall", -1)):
-            values = _padded(self._by_category(role, 1), self._width)
+            values = self._by_category(role, 1)
             if not np.isnan(values).all():
                 return difficulty + sign * values
         return thresholds
@@ -360,7 +352,7 @@ class Reading:
         if not np.isnan(scores).all():
             without: BoolArray = np.asarray(np.isnan(scores[:, 1:]).all(axis=1))
             slope = self._slopes(np.arange(self.n), without)
-            by_score = slope[:, :, None] * _padded(scores, self._width + 1)[:, None, :]
+            by_score = slope[:, :, None] * scores[:, None, :]
             out = np.where(np.isnan(out), by_score, out)
         return out[:, :, 1:] - np.nan_to_num(out[:, :, :1])
 

@@ -60,32 +60,24 @@ def write_parameters(bank: BankLike, path: str | os.PathLike[str], *, dialect: s
 def _table(bank: ItemBank, row: Dialect) -> pd.DataFrame:
     """The columns of the tool."""
     out = pd.DataFrame(index=range(bank.n_items))
+    order: dict[str, tuple[int, int, int]] = {}  # as in the row, then by number
     for part in items_of(bank):
         for (role, k, m), array in _values(part, row).items():
             column = next(c for c in _columns(row, part) if c.role == role)
             if role in FROM_0 and k < column.first:
                 continue
             header = column.header(Place(role, k, m))
+            order[header] = row.columns.index(column), k, m
             if header not in out:
                 out[header] = np.nan
             out.loc[part.rows, header] = array
-    forms = [column for column in row.columns if column.role != "model"]
-    order = sorted(out.columns, key=lambda header: _order(forms, str(header)))
-    out = out[order]
+    out = out[sorted(order, key=order.__getitem__)]
     if row.file == "table":
         item = next((c.form for c in row.columns if c.role == "item"), "item")
         if row.writes_model:
             out.insert(0, "model", item_models(bank.model))
         out.insert(0, item, bank.item_ids)
     return out
-
-
-def _order(forms: list[Column], header: str) -> tuple[int, int, int]:
-    """Where a column stands: as in the row, then by number."""
-    for i, form in enumerate(forms):
-        if (place := form.place(header)) is not None:
-            return i, place.k, place.m
-    return len(forms), 0, 0
 
 
 FROM_0 = ("score", "step", "category_slope")
@@ -294,7 +286,8 @@ def _write_pyirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
 
 def _write_flexmirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
     """The lines of a -prm.txt file."""
-    dims, lines = bank.model.dims, []
+    dims = bank.model.dims
+    items: list[list[Any]] = []
     for i, item in enumerate(bank.item_ids.tolist()):
         if "\t" in item or "\n" in item:
             raise InputError(
@@ -313,16 +306,14 @@ def _write_flexmirt(table: pd.DataFrame, bank: ItemBank, path: Path) -> Path:
         else:
             steps = steps or [row["intercept"]]
             kind, n, cells = 2, len(steps), [*steps, *slopes]
-        lines.append([1, item, 1, dims, kind, n + 1, *cells])
+        items.append([item, dims, kind, n + 1, *cells])
+    groups = range(1, len(bank.populations) + 1)
+    lines = [[1, item, g, *cells] for g in groups for item, *cells in items]
     for g, (label, population) in enumerate(bank.populations.items(), 1):
         covariance = population.covariance[np.tril_indices(dims)]
         mean = np.atleast_1d(population.mean)
         lines.append([0, label or f"Group{g}", g, dims, 0, *mean.tolist(), *covariance.tolist()])
-    n_groups = len(bank.populations)
-    items = [
-        [1, line[1], g, *line[3:]] for g in range(1, n_groups + 1) for line in lines if line[0]
-    ]
-    text = "\n".join("\t".join(map(str, line)) for line in [*items, *lines[bank.n_items :]])
+    text = "\n".join("\t".join(map(str, line)) for line in lines)
     with replacing(path) as file:
         file.write(f"{text}\n".encode())
     return path
