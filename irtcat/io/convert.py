@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -259,14 +260,10 @@ def as_responses_or_source(data: Any, name: str, **options: Any) -> Responses | 
         if suffix == ".npy":
             return open_source(data)
         if suffix in (".parquet", ".pq"):
-            try:
+            with suppress(InputError):  # a long table, or one of fractions
                 return open_source(data, format="wide")
-            except InputError:  # a long table, or one of fractions
-                return as_responses(data, name=name, **options)
-    else:
-        source = as_source(data)
-        if source is not None:
-            return source
+    elif (source := as_source(data)) is not None:
+        return source
     return as_responses(data, name=name, **options)
 
 
@@ -351,7 +348,9 @@ def _from_mapping(
         origin = "mapping from subjects to their responses by item"
         for row in values:
             _check_different(row, name)
-        return from_wide(_frame_of_rows(data), "mapping", options, origin)
+        rows = [{str(item): answer for item, answer in row.items()} for row in values]
+        frame = pd.DataFrame(rows, index=[str(subject) for subject in data], dtype=object)
+        return from_wide(frame, "mapping", options, origin)
     if any(are_mappings):
         subject = next(k for k, flag in zip(data, are_mappings, strict=True) if not flag)
         must = "a mapping from every subject to its responses by item"
@@ -377,14 +376,6 @@ def _check_different(data: Mapping[Any, Any], name: str) -> None:
     if len(set(texts)) < len(texts):
         twice = next(text for text in texts if texts.count(text) > 1)
         raise argument_error(name, "a mapping of different ids", f"{brief(twice)} twice")
-
-
-def _frame_of_rows(data: Mapping[Any, Mapping[Any, Any]]) -> pd.DataFrame:
-    """Subjects x items, from the answers of each subject by item."""
-    rows = [{str(item): value for item, value in row.items()} for row in data.values()]
-    items = dict.fromkeys(item for row in rows for item in row)
-    table = [[row.get(item) for item in items] for row in rows]
-    return pd.DataFrame(table, index=[str(k) for k in data], columns=list(items), dtype=object)
 
 
 def _common_length(data: Mapping[Any, Any], name: str) -> int:

@@ -50,9 +50,7 @@ class Sheet(NamedTuple):
     labels: Mapping[str, Mapping[float, str]] = {}
 
 
-def read_excel(
-    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
-) -> Responses:
+def read_excel(path: Path, options: ReadingOptions, max_bytes: int = MOST_BYTES) -> Responses:
     """Read a sheet of an Excel workbook, wide or long.
 
     A second sheet named key is the answer key.
@@ -60,7 +58,6 @@ def read_excel(
     Raises:
         InputError: openpyxl is not installed, several sheets have cells, or naming the cell.
     """
-    options = options or ReadingOptions()
     sheets = _sheets(path, max_bytes)
     if options.sheet is not None and options.sheet not in sheets:
         got = f"{shorten(options.sheet)}; it has {shorten(list(sheets))}"
@@ -76,9 +73,7 @@ def read_excel(
     return from_frame(sheet.frame, str(path), options, sheet.rows, "table")
 
 
-def read_labelled(
-    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
-) -> Responses:
+def read_labelled(path: Path, options: ReadingOptions, max_bytes: int = MOST_BYTES) -> Responses:
     """Read a file of SPSS, Stata or SAS, wide or long.
 
     Values are codes, except where their labels are known words in another order (1 = yes, 2 = no).
@@ -87,7 +82,6 @@ def read_labelled(
     Raises:
         InputError: pyreadstat is not installed, or naming the row and the column.
     """
-    options = options or ReadingOptions()
     sheet = _labelled(path, max_bytes)
     frame, said = _by_labels(sheet, options)
     responses = from_frame(frame, str(path), options, sheet.rows, "table")

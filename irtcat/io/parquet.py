@@ -24,9 +24,7 @@ from irtcat.responses.long import read_long
 from irtcat.responses.wide import read_wide
 
 
-def read_parquet(
-    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
-) -> Responses:
+def read_parquet(path: Path, options: ReadingOptions, max_bytes: int = MOST_BYTES) -> Responses:
     """Read a Parquet table of one row per subject, or one row per response.
 
     Args:
@@ -42,10 +40,9 @@ def read_parquet(
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "small.parquet"
         >>> pd.DataFrame({"subject": ["a", "b"], "q1": [1, None]}).to_parquet(path)
-        >>> read_parquet(path).values.tolist()
+        >>> read_parquet(path, ReadingOptions()).values.tolist()
         [[1], [-1]]
     """
-    options = options or ReadingOptions()
     source = _Columns(path, open_parquet(path))
     table = SourceTable(str(path), source.header, source.cell)
     columns = find_long_columns(table, options)

@@ -101,8 +101,7 @@ def _check_unique(path: Path, subjects: list[str], lines: list[int]) -> None:
     """Raise naming a subject that has two lines."""
     first_lines: dict[str, int] = {}
     for subject, line in zip(subjects, lines, strict=True):
-        if subject in first_lines:
-            repeat = f"the subject id {shorten(subject)} is in line {first_lines[subject]} too"
+        if (first := first_lines.setdefault(subject, line)) != line:
+            repeat = f"the subject id {shorten(subject)} is in line {first} too"
             advice = 'Pass duplicates="first" or duplicates="suffix".'
             raise InputError(f"{path}, line {line}: {repeat}. {advice}")
-        first_lines[subject] = line

@@ -29,9 +29,7 @@ from irtcat.responses._table import (
 )
 
 
-def read_json_lines(
-    path: Path, options: ReadingOptions | None = None, max_bytes: int = MOST_BYTES
-) -> Responses:
+def read_json_lines(path: Path, options: ReadingOptions, max_bytes: int = MOST_BYTES) -> Responses:
     r"""Read records with the columns of a long or a wide table.
 
     Args:
@@ -49,7 +47,7 @@ def read_json_lines(
         ...     '{"model": "m1", "prompt_id": 7, "score": 1}\n'
         ...     '{"model": "m1", "prompt_id": 8, "score": 0}\n'
         ... )
-        >>> read_json_lines(path).to_frame().to_dict()
+        >>> read_json_lines(path, ReadingOptions()).to_frame().to_dict()
         {'7': {'m1': 1}, '8': {'m1': 0}}
     """
     places, records = json_records(path, max_bytes)
@@ -61,7 +59,6 @@ def read_json_lines(
             raise InputError(f"{path}, {place}: expected an object with columns. Got {got}.")
     # As objects: a float among whole numbers would make all of them floats, and large ids equal.
     frame = pd.DataFrame(records, dtype=object)
-    options = options or ReadingOptions()
     return from_frame(frame, str(path), options, places.__getitem__, "table")
 
 
@@ -167,16 +164,12 @@ class _Record:
 def _follow(value: Any, steps: Steps, start: str) -> Any:
     """The value that a path without stars leads to."""
     for position, step in enumerate(steps):
-        is_there = step in value if isinstance(value, dict) else _is_position(value, step)
-        if not is_there:
+        is_position = isinstance(value, list) and isinstance(step, int) and step < len(value)
+        if not is_position and not (isinstance(value, dict) and step in value):
             where = _text(steps[:position]) or start
             raise _AbsentError(f"{where} is {_content(value)}")
         value = value[step]
     return value
-
-
-def _is_position(value: Any, step: Any) -> bool:
-    return isinstance(value, list) and isinstance(step, int) and step < len(value)
 
 
 def _content(value: Any) -> str:
@@ -472,8 +465,7 @@ def unknown_json(path: Path, max_bytes: int) -> str:
     )
     if isinstance(document, list) and is_table:
         return ""
-    lists = list(_lists(document, ()))
-    lists.sort(key=lambda entry: -entry[1])
+    lists = sorted(_lists(document, ()), key=lambda entry: -entry[1])
     shown = [f"{_text(steps)} ({n} with the keys {keys})" for steps, n, keys in lists[:MAX_LISTS]]
     advice = f"There are {'; '.join(shown)}" if shown else f"It is {_content(document)}"
     return (

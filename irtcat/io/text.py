@@ -238,10 +238,7 @@ BLOCK_CELLS = 4_000_000
 
 
 def read_delimited(
-    path: Path,
-    options: ReadingOptions | None = None,
-    separator: str | None = None,
-    max_bytes: int = MOST_BYTES,
+    path: Path, options: ReadingOptions, separator: str | None = None, max_bytes: int = MOST_BYTES
 ) -> Responses:
     r"""Read a table of text, wide or long.
 
@@ -262,13 +259,12 @@ def read_delimited(
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "small.csv"
         >>> size = path.write_text("subject,q1,q2\n007,1,0\n008,,1\n")
-        >>> read_delimited(path).to_frame()
+        >>> read_delimited(path, ReadingOptions()).to_frame()
         item      q1  q2
         subject
         007      1.0 0.0
         008      NaN 1.0
     """
-    options = options or ReadingOptions()
     data, said = decoded(path, read_bytes(path, max_bytes), options.encoding)
     if said:
         advice = "If letters are wrong, say the encoding with encoding=."
