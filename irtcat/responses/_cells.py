@@ -14,6 +14,7 @@ import pandas as pd
 
 from irtcat._common.checks import argument_error, is_number, shorten
 from irtcat._common.numbers import number_in
+from irtcat.responses._frames import is_absent
 from irtcat.responses._matrix import check_codes
 
 EXPECTED = "0/1, true/false, a fraction, an integer code or nothing"
@@ -42,7 +43,7 @@ def is_missing(cell: Any) -> bool:
     """Whether a cell is None, NaN or NA, or a text that stands for a missing value."""
     if isinstance(cell, str):
         return is_missing_text(cell)
-    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
+    return is_absent(cell)
 
 
 def are_numeric(cells: pd.DataFrame) -> np.ndarray:

@@ -167,7 +167,7 @@ def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
     """
     columns: dict[str, Any] = {}
     for name, column in frame.items():
-        cells = [None if _is_missing(cell) else cell for cell in column.tolist()]
+        cells = [None if is_absent(cell) else cell for cell in column.tolist()]
         if column.dtype.kind == "M":
             cells = [None if cell is None else cell.isoformat() for cell in cells]
         if any(not isinstance(cell, (str, int, float, bool, type(None))) for cell in cells):
@@ -177,7 +177,7 @@ def frame_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
     return columns
 
 
-def _is_missing(cell: Any) -> bool:
+def is_absent(cell: Any) -> bool:
     """Whether a cell is None, NaN, NA or NaT."""
     return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))
 

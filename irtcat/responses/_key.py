@@ -1,6 +1,7 @@
 """Answer keys: choices as right, wrong or partly right; the choices themselves are kept."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import pandas as pd
 from irtcat._common.checks import InputError, argument_error, is_number, shorten
 from irtcat._common.numbers import number_in
 from irtcat.responses._cells import NO_VALUE, cell_number, folded, is_missing_text
+from irtcat.responses._frames import is_absent
 
 KEY_ROWS = frozenset(("key", "answer key", "answer_key", "correct answer", "correct answers"))
 """Ids of a row that has the right answers in place of a subject's."""
@@ -64,19 +66,16 @@ class Key:
                     f"The `key` argument must have an answer for each item. Got {got}."
                 )
             return list(self.order)
-        tables = []
         spellings: tuple[Callable[[str], str], ...] = (str, folded, _number)
         for spelling in spellings:
-            keyed: dict[str, list[Mapping[str, float]]] = {}
-            for item, credit in self.credits.items():
-                keyed.setdefault(spelling(item), []).append(credit)
-            tables.append({text: found[0] for text, found in keyed.items() if len(found) == 1})
-        for spelling, table in zip(spellings, tables, strict=True):
+            counts = Counter(map(spelling, self.credits))
+            table = {spelling(item): credit for item, credit in self.credits.items()}
             texts = [spelling(item) for item in items]
             is_clear = len(set(texts)) == len(set(items))
-            if is_clear and all(text in table for text in texts):
+            if is_clear and all(counts[text] == 1 for text in texts):
                 return [table[text] for text in texts]
-        lacking = [item for item in items if folded(item) not in tables[1]]
+        counts = Counter(map(folded, self.credits))
+        lacking = [item for item in items if counts[folded(item)] != 1]
         got = f"none for {shorten(lacking)} of {name}; it has {shorten(list(self.credits))}"
         advice = "Leave other columns out with ignore=, or keep them with subject_columns=."
         raise InputError(f"The `key` argument must have each item. Got {got}. {advice}")
@@ -185,7 +184,7 @@ def choice_text(cell: Any, fold: bool = True) -> str:
         if is_missing_text(text) or text in NO_VALUE:
             return ""
         return text if fold else " ".join(cell.split())
-    if pd.api.types.is_scalar(cell) and pd.isna(cell):
+    if is_absent(cell):
         return ""
     if isinstance(cell, (bool, np.bool_)):
         return str(bool(cell)).lower()

@@ -140,17 +140,24 @@ def _totals(X: np.ndarray) -> dict[int, str]:
         is_above = top > np.where(items & (top == first), second, first)
         spread = np.ptp(np.where(known & items, numbers, mean), axis=1)
         varied = np.count_nonzero(spread > 0.02) >= LEAST_ROWS
-        forms = {
-            "the sum": (others, 1e-6, is_above),
-            "the percentage": (100 * mean, 0.51, is_above),
-            "the mean": (mean, 0.006, np.full(len(top), varied)),
-        }
+        forms = _forms(others, mean, is_above, np.full(len(top), varied))
         for what, (expected, rounding, possible) in forms.items():
             is_same = (np.abs(values - expected) <= rounding) | ~known
             for j in np.flatnonzero(is_same.all(axis=0) & possible & (answered >= LEAST_ROWS)):
                 if np.ptp(expected[known[:, j], j]) > 0:
                     found.setdefault(int(j), what)
     return found
+
+
+def _forms(
+    total: np.ndarray, mean: np.ndarray, is_above: Any, varied: Any
+) -> dict[str, tuple[np.ndarray, float, Any]]:
+    """The totals that there may be: their values, how they are rounded, and whether they can be."""
+    return {
+        "the sum": (total, 1e-6, is_above),
+        "the percentage": (100 * mean, 0.51, is_above),
+        "the mean": (mean, 0.006, varied),
+    }
 
 
 def check_subjects_only(X: np.ndarray, names: np.ndarray) -> None:
@@ -193,11 +200,7 @@ def _total_in_last(X: np.ndarray) -> str:
     n, total = known.sum(axis=0), np.where(known, others, 0.0).sum(axis=0)
     mean = total / np.maximum(n, 1)
     is_above = last.max() > np.where(known, others, -np.inf).max()
-    forms = {
-        "the sum": (total, 1e-6, is_above),
-        "the percentage": (100 * mean, 0.51, is_above),
-        "the mean": (mean, 0.006, bool((last % 1 != 0).any())),
-    }
+    forms = _forms(total, mean, is_above, (last % 1 != 0).any())
     for what, (expected, rounding, is_possible) in forms.items():
         if is_possible and n.all() and (np.abs(last - expected) <= rounding).all():
             is_alike = what == "the mean" and (np.abs(others - mean) <= rounding).all(axis=1).any()
@@ -427,22 +430,15 @@ def as_numbers(matrix: np.ndarray) -> np.ndarray:
         raise ResponseError("real numbers", f"the type {matrix.dtype}")
     numbers = np.empty(matrix.shape, dtype=np.float64)
     for index, value in np.ndenumerate(matrix):
-        try:
-            numbers[index] = _number(value)
-        except TypeError:
+        if value is None or value is pd.NA or value is pd.NaT:
+            numbers[index] = np.nan
+        elif isinstance(value, (Real, np.bool_)):
+            numbers[index] = float(value)
+        else:
             must = "numbers, true/false or missing values"
             got = shorten(str(value)) if isinstance(value, str) else f"a {type(value).__name__}"
-            raise ResponseError(must, got, *index) from None
+            raise ResponseError(must, got, *index)
     return numbers
-
-
-def _number(value: Any) -> float:
-    """The number in a cell of an object array; NaN if it is missing."""
-    if value is None or value is pd.NA or value is pd.NaT:
-        return np.nan
-    if isinstance(value, (Real, np.bool_)):
-        return float(value)
-    raise TypeError
 
 
 def choose_ids(name: str, ids: Any, labels: Any, n: int, kind: str) -> np.ndarray:

@@ -106,10 +106,9 @@ def _load(
 ) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
     """Read the arrays of responses; other members of the archive are not unpacked."""
     with array_file(source, lambda why: _damaged(path, f" ({why})"), max_bytes, path) as archive:
-        for key in ("X", "subjects", "items"):
-            if key not in archive.names:
-                has = shorten(sorted(archive.names))
-                raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
+        if not {"X", "subjects", "items"} <= set(archive.names):
+            has = shorten(sorted(archive.names))
+            raise InputError(f"{path}: expected the arrays X, subjects and items. Got {has}.")
         metadata = archive.document("metadata", SAVED) if "metadata" in archive.names else None
         return archive.read("X", "subjects", "items", *ADDED), metadata
 

@@ -220,10 +220,12 @@ class ResponsesSummary:
 
     def __str__(self) -> str:
         missing = f"{100 * self.share_missing:.1f} % missing"
+        is_share = self.range and self.n_categories == 2  # categories have a mean of codes
+        share = f" (share of the range {show_range(self.range)})" if is_share else ""
         lines = [
             f"{self.n_subjects} subjects x {self.n_items} items, {missing}, read as {self.kind}",
             f"responses      {self.n_responses}",
-            f"mean response  {self.mean:.3f}{self._share}",
+            f"mean response  {self.mean:.3f}{share}",
         ]
         if self.trials:
             total, fewest, most = self.trials
@@ -232,12 +234,6 @@ class ResponsesSummary:
             lines.append(f"trials         {total} ({each} a response, {known})")
         lines += [f"source         {self.origin}"] if self.origin else []
         return "\n".join([*lines, *map(str, self.flags)])
-
-    @property
-    def _share(self) -> str:
-        """What the mean is a share of, if it is one."""
-        is_share = self.range and self.n_categories == 2  # categories have a mean of codes
-        return f" (share of the range {show_range(self.range)})" if is_share else ""
 
     def _repr_html_(self) -> str:
         """The lines of the text."""

@@ -26,7 +26,7 @@ from irtcat._files.reading import MOST_BYTES
 from irtcat._files.writing import replacing
 from irtcat.responses import _frames, _matrix, _npz, _summary, _table, _trials
 from irtcat.responses._cells import Coding, declared_codes
-from irtcat.responses._frames import align_metadata
+from irtcat.responses._frames import align_metadata, is_absent
 from irtcat.responses.long import read_long
 
 ARRAYS = ("values", "subject_ids", "item_ids", "trials", "trial_values", "choices")
@@ -93,11 +93,10 @@ class Responses:
             raise argument_error("values", f"of shape {shape}, to match the ids", self.values.shape)
         if len(self.codes) != self.n_categories:
             raise argument_error("codes", f"{self.n_categories} codes", self.codes)
-        if self.trials is not None and self.trials.shape != shape:
-            raise argument_error("trials", f"of shape {shape}, to match the ids", self.trials.shape)
-        if self.choices is not None and self.choices.shape != shape:
-            got = self.choices.shape
-            raise argument_error("choices", f"of shape {shape}, to match the ids", got)
+        for name in ("trials", "choices"):
+            cells = getattr(self, name)
+            if cells is not None and cells.shape != shape:
+                raise argument_error(name, f"of shape {shape}, to match the ids", cells.shape)
         if self.trial_values is not None:
             _trials.check_trial_values(self.trial_values, self.trials, shape)
         for name in ARRAYS:
@@ -837,16 +836,6 @@ def read_npz(
     return responses_of(read, duplicates)
 
 
-def _with_choices(responses: Responses, cells: _table.CellMatrix, duplicates: str) -> Responses:
-    """Responses with the choices of their table."""
-    assert cells.choices is not None
-    kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)[1]
-    among = resolve_duplicates("item_ids", cells.items, duplicates)[1]
-    codes = np.ascontiguousarray(cells.choices.codes[kept][:, among])
-    items = responses.items.assign(key=np.array(cells.choices.keys, dtype=object)[among])
-    return replace(responses, choices=codes, choice_labels=cells.choices.labels, items=items)
-
-
 def _in_codes(matrix: np.ndarray, words: dict[str, float]) -> np.ndarray:
     """The numbers of a matrix of labels."""
     coding, numbers = Coding(words, only=True), np.empty(matrix.shape)
@@ -927,8 +916,7 @@ def frame_table(
         if row < 0:
             return "columns", str(frame.columns[column])
         value: Any = frame.iloc[row, column]
-        is_missing = bool(pd.api.types.is_scalar(value) and pd.isna(value))
-        return rows(row), "" if is_missing else str(value)
+        return rows(row), "" if is_absent(value) else str(value)
 
     names = tuple(str(column) for column in frame.columns)
     places = tuple(
@@ -988,7 +976,12 @@ def responses_of(
             about = cells.about.iloc[kept].set_axis(responses.subjects.index, axis=0)
             responses = replace(responses, subjects=about)
         if cells.choices is not None:
-            responses = _with_choices(responses, cells, duplicates)
+            kept = resolve_duplicates("subject_ids", cells.subjects, duplicates)[1]
+            among = resolve_duplicates("item_ids", cells.items, duplicates)[1]
+            choices, labels, keys = cells.choices
+            codes = np.ascontiguousarray(choices[kept][:, among])
+            about = responses.items.assign(key=np.array(keys, dtype=object)[among])
+            responses = replace(responses, choices=codes, choice_labels=labels, items=about)
         return replace(responses, origin=origin)
     except ResponseError as error:
         cause = error

@@ -168,12 +168,8 @@ def _stamp(cell: Any) -> str:
 
 def _are(column: pd.Series, pattern: "re.Pattern[str]") -> bool:
     """Whether a column has texts and all of them have a form."""
-    n = 0
-    for text in _texts(column):
-        if not pattern.fullmatch(text):
-            return False
-        n += 1
-    return n > 0
+    texts = _texts(column)
+    return bool(pattern.fullmatch(next(texts, ""))) and all(map(pattern.fullmatch, texts))
 
 
 REPEATED_ADVICE = 'Pass duplicates="first" to keep the first, or duplicates="suffix" to rename.'
