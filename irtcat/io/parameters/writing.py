@@ -71,7 +71,8 @@ def _table(bank: ItemBank, row: Dialect) -> pd.DataFrame:
             if header not in out:
                 out[header] = np.nan
             out.loc[part.rows, header] = array
-    out = out[sorted(order, key=order.__getitem__)]
+    headers = sorted(order, key=order.__getitem__)
+    out = out[headers]
     if row.file == "table":
         item = next((c.form for c in row.columns if c.role == "item"), "item")
         if row.writes_model:
