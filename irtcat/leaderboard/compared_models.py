@@ -97,7 +97,8 @@ def read_models(
     )
     both = ~np.isnan(new_row.mean) & ~np.isnan(old_row.mean)
     flags = _differences_of_runs(members, sources)
-    universe, weights = np.arange(len(both)), np.ones(len(both))
+    universe: IntArray = np.arange(len(both))
+    weights: FloatArray = np.ones(len(both))
     positions, sampled = universe, True
     if subset is not None:
         positions, weights = _run_items(reference, subset)
