@@ -363,6 +363,22 @@ def _checked(lines: list[Line], most: int) -> list[Line]:
     return lines
 
 
+def admit(
+    service: Service, *, name: str = "", email: str = "", external: str = "", actor: str
+) -> tuple[str, str]:
+    """Add a person, or find the known one; return the id, and `NEW` or ``known: NAME``.
+
+    Raises:
+        ConflictError: if the external id is known with another name or e-mail.
+    """
+    about = {"name": name, "email": email, "external": external}
+    with service.database.writing():
+        known = known_person(service, **about)
+        if known is not None:
+            return str(known.id), f"known: {known.name or known.external}"
+        return add_person(service, **about, actor=actor), NEW
+
+
 def issue_tickets(
     service: Service,
     test: str,
@@ -393,9 +409,7 @@ def issue_tickets(
             about = {"name": line.name, "email": line.email, "external": line.external}
             wanted = list(dict.fromkeys([*accommodations, *line.accommodations]))
             try:
-                known = known_person(service, **about)
-                status = NEW if known is None else f"known: {known.name or known.external}"
-                person = add_person(service, **about, actor=actor) if known is None else known.id
+                person, status = admit(service, **about, actor=actor)
                 ticket = issue_ticket(service, test, person=person, accommodations=wanted, **terms)
             except InputError as error:
                 kind = type(error) if isinstance(error, ServiceError) else ServiceError
