@@ -1,6 +1,7 @@
 """``irtcat service``: set up, look after and copy the database of a service."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -10,9 +11,9 @@ from typing import Any
 import typer
 
 from irtcat._common.errors import InputError
-from irtcat.cli._command import Options, Output, by_name, command_of
+from irtcat.cli._command import Command, Options, Output, by_name, command_of
 from irtcat.cli._input import read_key
-from irtcat.cli._options import KEY_FILE, argument, flag, own, result
+from irtcat.cli._options import KEY_FILE, Option, argument, flag, own, result
 from irtcat.cli._output import fields_of
 from irtcat.cli.serve import ADDRESS, SETTINGS, URL, opened, part, set_up, test_files
 
@@ -42,6 +43,13 @@ def _time(text: str) -> datetime:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no time such as 2026-11-30T18:00.") from None
+
+
+def _on_database(
+    *rows: str | Option, csv: bool = True
+) -> Callable[[Callable[[Options], Output]], Command]:
+    """Make a command on the database of a service."""
+    return command_of(None, ADDRESS, *rows, KEY_FILE, csv=csv)
 
 
 @command_of(None, argument("folder", type=Path, help="Folder of the new test."), csv=False)
@@ -98,7 +106,7 @@ def init(o: Options) -> Output:
     return Output(document, lines, next=("serve", o.address))
 
 
-@command_of(None, ADDRESS, KEY_FILE)
+@_on_database()
 def tests(o: Options) -> Output:
     """List the published tests."""
     with opened(o) as service:
@@ -106,9 +114,7 @@ def tests(o: Options) -> Output:
     return Output({"tests": table}, [table], table=table)
 
 
-@command_of(
-    None,
-    ADDRESS,
+@_on_database(
     TEST,
     own(
         "count",
@@ -130,7 +136,6 @@ def tests(o: Options) -> Output:
     own("expires", parse=_time, help="Until when the test may be begun."),
     flag("dry_run", help="Check all, print whether people are new or known, and store nothing."),
     URL,
-    KEY_FILE,
 )
 def ticket(o: Options) -> Output:
     """Issue tickets: each is a link with which one person takes a test once.
@@ -170,9 +175,7 @@ def ticket(o: Options) -> Output:
     return Output({"test": test, "dry_run": o.dry_run, "tickets": rows}, lines, table=table)
 
 
-@command_of(
-    None,
-    ADDRESS,
+@_on_database(
     TEST,
     own(
         "names",
@@ -182,7 +185,6 @@ def ticket(o: Options) -> Output:
         help="Columns with the names and external ids of the people.",
     ),
     result("results.csv"),
-    KEY_FILE,
 )
 def export(o: Options) -> Output:
     """Export the results of a test: a row for each finished attempt.
@@ -202,14 +204,11 @@ def export(o: Options) -> Output:
     return Output({"test": test, "results": table}, [f"{n} results"], table=table)
 
 
-@command_of(
-    None,
-    ADDRESS,
+@_on_database(
     result(
         default=Path("backup.db"),
         help="File of the backup: a database (SQLite), or an archive of pg_dump.",
     ),
-    KEY_FILE,
     csv=False,
 )
 def backup(o: Options) -> Output:
@@ -227,11 +226,8 @@ def _counts(report: Any) -> tuple[dict[str, int], str]:
     return counts, ", ".join(f"{n} {name}" for name, n in counts.items())
 
 
-@command_of(
-    None,
-    ADDRESS,
+@_on_database(
     own("anchor", type=Path, help="Also compare with this file of irtcat service anchor."),
-    KEY_FILE,
     csv=False,
 )
 def check(o: Options) -> Output:
@@ -253,13 +249,7 @@ def check(o: Options) -> Output:
     return Output({**counts, "faults": faults}, lines, code=1 if faults else 0)
 
 
-@command_of(
-    None,
-    ADDRESS,
-    result(default=Path("anchor.json"), help="File of the anchor (JSON)."),
-    KEY_FILE,
-    csv=False,
-)
+@_on_database(result(default=Path("anchor.json"), help="File of the anchor (JSON)."), csv=False)
 def anchor(o: Options) -> Output:
     """Write a signed statement of the ends of all logs, by which a deleted one is noticed.
 
@@ -274,7 +264,7 @@ def anchor(o: Options) -> Output:
     return Output({"out": o.out, "logs": n, "at": document["at"]}, lines, next=after)
 
 
-@command_of(None, ADDRESS, argument("person", help="Id of the person."), KEY_FILE, csv=False)
+@_on_database(argument("person", help="Id of the person."), csv=False)
 def erase(o: Options) -> Output:
     """Delete what identifies a person; results stay, under a random id."""
     with opened(o) as service:
@@ -282,9 +272,7 @@ def erase(o: Options) -> Output:
     return Output({"erased": o.person}, [f"Erased {o.person}"])
 
 
-@command_of(
-    None,
-    ADDRESS,
+@_on_database(
     argument("name", help="Name of the account."),
     own(
         "roles",
@@ -296,7 +284,6 @@ def erase(o: Options) -> Output:
         default="",
         help="Identity of OpenID Connect (issuer and subject) instead of a password.",
     ),
-    KEY_FILE,
     csv=False,
 )
 def account(o: Options) -> Output:
@@ -319,12 +306,8 @@ def account(o: Options) -> Output:
     return Output({"account": o.name, "roles": roles, "password": password}, lines)
 
 
-@command_of(
-    None,
-    ADDRESS,
-    argument("target", help="A new SQLite file, or an empty PostgreSQL database."),
-    KEY_FILE,
-    csv=False,
+@_on_database(
+    argument("target", help="A new SQLite file, or an empty PostgreSQL database."), csv=False
 )
 def copy(o: Options) -> Output:
     """Copy a service into another database and verify it there, as from SQLite to PostgreSQL.
@@ -340,9 +323,7 @@ def copy(o: Options) -> Output:
     return Output({"target": o.target, **counts}, lines, next=("serve", o.target))
 
 
-@command_of(
-    None,
-    ADDRESS,
+@_on_database(
     own("name", help="Name of a platform to register, for the staff."),
     _of_platform(
         "issuer",
@@ -364,7 +345,6 @@ def copy(o: Options) -> Output:
     own("remove", help="Id of a platform to remove, which opened no test."),
     own("send_again", help="Id of a platform that gets its failed grades once more."),
     URL,
-    KEY_FILE,
 )
 def lti(o: Options) -> Output:
     """List the learning platforms that open tests, or register one (LTI 1.3).

@@ -115,8 +115,6 @@ CODES = {
 }
 """The specification's codes by HTTP status; "invaliddata" for all others."""
 
-cat = APIRouter(prefix=PREFIX, tags=["1EdTech CAT 1.0"])
-
 
 class CodeMinorField(Out):
     imsx_codeMinorFieldName: str
@@ -151,8 +149,11 @@ def status_info(status: int, description: str) -> dict[str, Any]:
     }
 
 
-def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
-    return {code: {"model": StatusInfo} for code in sorted({*codes, 400, 413, 422, 429, 503})}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": StatusInfo} for code in (400, 401, 403, 404, 413, 422, 429, 503)
+}
+
+cat = APIRouter(prefix=PREFIX, tags=["1EdTech CAT 1.0"], responses=ERRORS)
 
 
 # Unknown fields of requests are ignored: clients send more of what the standard has.
@@ -300,34 +301,27 @@ OfSection = Annotated[Engine, needs("section")]
 OfSession = Annotated[Engine, needs("session")]
 
 
-@cat.post(
-    "/sections", status_code=201, response_model=SectionMade, responses=_errors(401, 403, 404)
-)
+@cat.post("/sections", status_code=201, response_model=SectionMade)
 def create_section(at: OfSection, body: SectionData) -> Any:
     """Create a section from a published test, or from a bank and a configuration."""
     made = adaptive_sections.create_section(at.service, at.client.id, body.model_dump())
     return {"sectionIdentifier": made}
 
 
-@cat.get("/sections/{section}", response_model=SectionFound, responses=_errors(401, 403, 404))
+@cat.get("/sections/{section}", response_model=SectionFound)
 def get_section(section: SectionId, at: OfSection) -> Any:
     """The items of a section, and how it was created."""
     it = adaptive_sections.section_of(at.service, at.client.id, section)
     return {"items": {"itemIdentifiers": it.bank.item_ids.tolist()}, "section": dict(it.sent)}
 
 
-@cat.delete("/sections/{section}", status_code=204, responses=_errors(401, 403, 404))
+@cat.delete("/sections/{section}", status_code=204)
 def end_section(section: SectionId, at: OfSection) -> None:
     """Delete a section; its sessions end with it."""
     adaptive_sections.delete_section(at.service, at.client.id, section)
 
 
-@cat.post(
-    "/sections/{section}/sessions",
-    status_code=201,
-    response_model=SessionMade,
-    responses=_errors(401, 403, 404),
-)
+@cat.post("/sections/{section}/sessions", status_code=201, response_model=SessionMade)
 def create_session(section: SectionId, at: OfSession, body: SessionData | None = None) -> Any:
     """Create a session, and return its first items.
 
@@ -342,7 +336,7 @@ def create_session(section: SectionId, at: OfSession, body: SessionData | None =
 @cat.post(
     "/sections/{section}/sessions/{session}/results",
     response_model=ResultsTaken,
-    responses=_errors(401, 403, 404, 409),
+    responses={409: {"model": StatusInfo}},
 )
 def submit_results(section: SectionId, session: SessionId, at: OfSession, body: ResultsData) -> Any:
     """Record the scores of items; return the next items and the estimates.
@@ -365,9 +359,7 @@ def submit_results(section: SectionId, session: SessionId, at: OfSession, body: 
     return {**_next(turn), "assessmentResult": result}
 
 
-@cat.delete(
-    "/sections/{section}/sessions/{session}", status_code=204, responses=_errors(401, 403, 404)
-)
+@cat.delete("/sections/{section}/sessions/{session}", status_code=204)
 def end_session(section: SectionId, session: SessionId, at: OfSession) -> None:
     """End a session; its log stays."""
     adaptive_sections.end_session(at.service, at.client.id, section, session)
