@@ -73,6 +73,11 @@ class RecordError(InputError):
         super().__init__(" ".join([*([f"{title}:"] if title else []), *listed]))
 
 
+def faults_of(error: InputError) -> tuple[Any, ...]:
+    """The faults that an error lists, or the error itself."""
+    return error.faults if isinstance(error, RecordError) else (error,)
+
+
 class Invalid(Exception):  # noqa: N818 (not an error of its own: the record's reader reports it)
     """A value that a field does not accept.
 
@@ -127,13 +132,13 @@ class Record:
             value = _read(entry, getattr(self, entry.name), "", faults)
             object.__setattr__(self, entry.name, value)
         if not faults:
-            faults = self.faults()
+            faults = list(self.faults())
         if faults:
             raise self.error(map(self.located, faults))
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterable[Fault]:
         """What is wrong between fields that are each valid."""
-        return []
+        return ()
 
     def located(self, fault: Fault) -> Any:
         """A fault as the error lists it."""

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat._files import read_bytes
-from irtcat.service.base.records import RecordError, hint
+from irtcat.service.base.records import faults_of, hint
 from irtcat.service.content.fields import ContentError, content_error
 from irtcat.service.content.keys import Key, checked_key
 from irtcat.service.content.markdown import markdown_html
@@ -254,6 +254,6 @@ def located(where: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        faults = map(str, error.faults if isinstance(error, RecordError) else (error,))
+        faults = map(str, faults_of(error))
         texts = (text if text.startswith(where) else f"{where}: {text}" for text in faults)
         raise ContentError(texts) from None

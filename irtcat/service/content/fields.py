@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from irtcat._common.checks import InputError, brief, check_id
 from irtcat.service.base import records
-from irtcat.service.base.records import Fault, Invalid, Reader, RecordError
+from irtcat.service.base.records import Fault, Invalid, Reader, RecordError, faults_of
 
 
 def content_error(where: str, expected: str, got: Any = None, advice: str = "") -> InputError:
@@ -54,10 +54,8 @@ class FaultList:
         """Add the fault that ends the block, if one does."""
         try:
             yield
-        except RecordError as error:
-            self.faults.extend(map(str, error.faults))
         except InputError as error:
-            self.faults.append(str(error))
+            self.faults += map(str, faults_of(error))
 
     def check(self) -> None:
         """Raise if there are faults.

@@ -185,37 +185,37 @@ def _checked_pool(
     return pool
 
 
-def _rapid_faults(section: Section, where: str, pool: ItemBank | None) -> list[Fault]:
+def _rapid_faults(section: Section, where: str, pool: ItemBank | None) -> Iterable[Fault]:
     rapid = section.rapid if isinstance(section, (Adaptive, Fixed)) else None
-    if rapid is None or (isinstance(section, Adaptive) and pool is None):
-        return []
-    known = set(section.items if pool is None else pool)
-    unknown = [item for item, _ in rapid.items if item not in known]
-    must = "a table with ids of items of the section"
-    return [Fault.of(f"{where}.rapid.items", must, unknown)] if unknown else []
+    if rapid is not None and (pool is not None or isinstance(section, Fixed)):
+        known = set(section.items if pool is None else pool)
+        unknown = [item for item, _ in rapid.items if item not in known]
+        if unknown:
+            must = "a table with ids of items of the section"
+            yield Fault.of(f"{where}.rapid.items", must, unknown)
 
 
 def _content_faults(
     section: Section, where: str, pool: ItemBank | None, bank: ItemBank, items: Any
-) -> list[Fault]:
+) -> Iterable[Fault]:
     """Items of a section without content, or whose keys cannot score them."""
     ids = section.items if pool is None else tuple(pool)
     part = "config" if isinstance(section, Adaptive) and not section.items else "items"
     field = f"{where}.{part}"
-    out, known = [], set(bank)
     is_scored = isinstance(section, Adaptive) or (isinstance(section, Fixed) and section.scored)
     if is_scored:
+        known = set(bank)
         ids = tuple(item for item in ids if item in known)  # the others are reported already
     without = [item for item in ids if item not in items.items]
     if without:
         advice = "Add a file for each, or leave it out of the bank." if is_scored else ""
-        out.append(Fault.of(field, "items that have content", without, advice))
+        yield Fault.of(field, "items that have content", without, advice)
     no_key = [item for item in ids if item in items.items and item not in items.keys]
     if no_key and is_scored:
-        out.append(Fault.of(field, "items that have a key", no_key))
+        yield Fault.of(field, "items that have a key", no_key)
     # Also of a section without a score: its answers are coded in the categories of the bank.
     keys = {item: items.keys[item] for item in ids if item in items.keys}
-    return [*out, *_key_faults(section, field, bank, keys)]
+    yield from _key_faults(section, field, bank, keys)
 
 
 def _key_faults(
@@ -239,17 +239,15 @@ def _key_faults(
         yield Fault.of(field, must, by_people, advice)
 
 
-def _overlaps(pools: dict[int, ItemBank]) -> list[Fault]:
-    out, first = [], dict[str, int]()
+def _overlaps(pools: dict[int, ItemBank]) -> Iterable[Fault]:
+    first = dict[str, int]()
     for at, pool in pools.items():
         shared = [item for item in pool if item in first]
         if shared:
             must = f"set, so that no item is in two pools (section {first[shared[0]]} has it too)"
             advice = "Use `items` or `where` in both sections."
-            out.append(Fault.of(f"sections[{at}].items", must, shared, advice))
-        for item in pool:
-            first.setdefault(item, at)
-    return out
+            yield Fault.of(f"sections[{at}].items", must, shared, advice)
+        first = dict.fromkeys(pool, at) | first
 
 
 def _topic_faults(definition: TestDefinition, bank: ItemBank) -> list[Fault]:

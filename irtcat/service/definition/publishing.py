@@ -1,6 +1,6 @@
 """The report that is stored with a published test: simulated takers, errors, levels, exposure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -592,19 +592,17 @@ def _bookmark(definition: TestDefinition, bank: ItemBank, rp: float) -> pd.DataF
     return table
 
 
-def _figure_flags(definition: TestDefinition, simulated: _Simulated) -> list[str]:
-    out = []
+def _figure_flags(definition: TestDefinition, simulated: _Simulated) -> Iterator[str]:
     missing = int((~np.isfinite(simulated.theta[simulated.population])).sum())
     if missing:
-        out.append(f"{missing} of {2 * simulated.n} simulated takers have no final estimate.")
+        yield f"{missing} of {2 * simulated.n} simulated takers have no final estimate."
     for at, report in simulated.reports.items():
         section = definition.sections[at]
         assert isinstance(section, Adaptive)
         reached = report.n_items >= section.config.total_items
         precise = [name for name in report.reasons().index if name in PRECISE]
         if precise and reached.mean() > 0.5:
-            out.append(
+            yield (
                 f"Section {at + 1}: {reached.mean():.0%} of the sessions end at the greatest "
                 "length before they are precise enough."
             )
-    return out

@@ -2,9 +2,8 @@
 
 # ruff: noqa: RUF009 (`setting` returns a dataclass field; other defaults are frozen records)
 
-import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 from unicodedata import category
@@ -112,17 +111,11 @@ def duration(value: Any, where: str = "", faults: Any = ()) -> float:
     seconds = value
     if isinstance(value, str):
         spans = SPAN.findall(value.lower())
-        rest = SPAN.sub("", value.lower())
-        sizes = [UNITS.get(unit, UNITS.get(unit.removesuffix("s") or unit)) for _, unit in spans]
-        rising = any(
-            after is None or before is None or after >= before
-            for before, after in itertools.pairwise(sizes)
-        )
-        if not spans or rest.strip() or None in sizes or rising:
+        rest = SPAN.sub("", value.lower()).strip()
+        sizes = [UNITS.get(unit, UNITS.get(unit.removesuffix("s"), 0.0)) for _, unit in spans]
+        if not spans or rest or 0.0 in sizes or sizes != sorted(set(sizes), reverse=True):
             raise Invalid(DURATION, value)
-        seconds = sum(
-            float(amount) * size for (amount, _), size in zip(spans, sizes, strict=True) if size
-        )
+        seconds = sum(float(amount) * size for (amount, _), size in zip(spans, sizes, strict=True))
     if not is_number(seconds) or seconds <= 0:
         raise Invalid(DURATION, value)
     return float(seconds)
@@ -283,21 +276,17 @@ class ScoreScale(Record):
     topics: str = setting(line, "topic")
     method: str = setting(one_of(SCORING), "eap")
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields."""
-        out = []
         if self.lowest >= self.highest:
-            out.append(Fault.of("highest", f"above `lowest` ({self.lowest:g})", self.highest))
+            yield Fault.of("highest", f"above `lowest` ({self.lowest:g})", self.highest)
         if len(set(self.show)) < len(self.show):
-            out.append(Fault.of("show", "a list of words that differ", self.show))
+            yield Fault.of("show", "a list of words that differ", self.show)
         if "interval" in self.show and "score" not in self.show:
-            out.append(Fault.of("show", "a list with score where it has interval", self.show))
-        out += [
-            Fault.of(name, f"a score with at most {self.decimals} decimals", getattr(self, name))
-            for name in ("lowest", "highest")
-            if not self.is_reportable(getattr(self, name))
-        ]
-        return out
+            yield Fault.of("show", "a list with score where it has interval", self.show)
+        for name, score in (("lowest", self.lowest), ("highest", self.highest)):
+            if not self.is_reportable(score):
+                yield Fault.of(name, f"a score with at most {self.decimals} decimals", score)
 
     @property
     def step(self) -> float:
@@ -370,10 +359,10 @@ class Instructions(Record):
     title: str = setting(text, "")
     text: str = setting(text)
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields."""
-        blank = not self.text.strip()
-        return [Fault.of("text", "a text that is not empty", self.text)] if blank else []
+        if not self.text.strip():
+            yield Fault.of("text", "a text that is not empty", self.text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,9 +382,10 @@ class Practice(Record):
     time_limit: float | None = setting(optional(duration), None)
     item_time_limit: float | None = setting(optional(duration), None)
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields."""
-        return [] if self.items else [Fault.of("items", "at least one id", self.items)]
+        if not self.items:
+            yield Fault.of("items", "at least one id", self.items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -459,13 +449,13 @@ class Fixed(Record):
     unanswered: str = setting(one_of(("wrong", "missing")), "wrong")
     rapid: Rapid | None = setting(optional(record(Rapid)), None)
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields."""
-        out = [] if self.items else [Fault.of("items", "at least one id", self.items)]
+        if not self.items:
+            yield Fault.of("items", "at least one id", self.items)
         if self.review and self.item_time_limit is not None:
             must = "absent where `review` is true, since items are seen more than once"
-            out.append(Fault.of("item_time_limit", must, self.item_time_limit))
-        return out
+            yield Fault.of("item_time_limit", must, self.item_time_limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -531,11 +521,10 @@ class Accommodations(Record):
 
     allowed: tuple[str, ...] = setting(list_of(one_of(ACCOMMODATIONS), "accommodations"), ())
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields."""
-        if len(set(self.allowed)) == len(self.allowed):
-            return []
-        return [Fault.of("allowed", "a list of words that differ", self.allowed)]
+        if len(set(self.allowed)) < len(self.allowed):
+            yield Fault.of("allowed", "a list of words that differ", self.allowed)
 
 
 LEAST_ABANDONED = 3600.0
@@ -604,50 +593,47 @@ class TestDefinition(Record):
     abandoned_after: float = setting(duration, 7 * 24 * 3600.0)
     raters: int = setting(number(1, 2, whole=True), 2)
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> Iterator[Fault]:
         """What is wrong between the fields."""
-        out = self._cut_faults()
+        yield from self._cut_faults()
         if self.abandoned_after < LEAST_ABANDONED:
             must = "at least an hour: an essay takes long without a step"
-            out.append(Fault.of("abandoned_after", must, self.abandoned_after))
+            yield Fault.of("abandoned_after", must, self.abandoned_after)
         if self.abandoned_after > MOST_ABANDONED:
             must = "at most 1,000 years: dates end in the year 9999"
-            out.append(Fault.of("abandoned_after", must, self.abandoned_after))
+            yield Fault.of("abandoned_after", must, self.abandoned_after)
         if not self.scored_sections:
             must = "a list with an adaptive section, or a fixed one whose answers are scored"
-            out.append(Fault.of("sections", must, [section.kind for section in self.sections]))
+            yield Fault.of("sections", must, [section.kind for section in self.sections])
         first: dict[str, int] = {}
         for at, section in enumerate(self.sections, start=1):
             for item in section.items:
                 if item in first:
                     must = f"ids that no other section has (section {first[item]} has it too)"
-                    out.append(Fault.of(f"sections[{at}].items", must, item))
+                    yield Fault.of(f"sections[{at}].items", must, item)
                 first.setdefault(item, at)
-        return out
 
-    def _cut_faults(self) -> list[Fault]:
-        out = []
+    def _cut_faults(self) -> Iterator[Fault]:
         scale, last = self.score, self.score.lowest
         for at, cut in enumerate(self.cuts, start=1):
             name = f"cuts[{at}].from"
             if not scale.lowest < cut.from_score <= scale.highest:
                 must = f"above {scale.lowest:g} and at most {scale.highest:g}, the reported scores"
-                out.append(Fault.of(name, must, cut.from_score))
+                yield Fault.of(name, must, cut.from_score)
             elif cut.from_score <= last and at > 1:
                 must = f"above that of the cut before ({last:g})"
-                out.append(Fault.of(name, must, cut.from_score))
+                yield Fault.of(name, must, cut.from_score)
             if not scale.is_reportable(cut.from_score):
                 must = f"a score with at most {scale.decimals} decimals, as `score.decimals` says"
-                out.append(Fault.of(name, must, cut.from_score))
+                yield Fault.of(name, must, cut.from_score)
             last = max(last, cut.from_score)
         labels = [scale.below, *(cut.label for cut in self.cuts)]
         repeated = sorted({label for label in labels if labels.count(label) > 1})
         if repeated:
-            out.append(Fault.of("cuts", "levels with labels that differ", repeated))
+            yield Fault.of("cuts", "levels with labels that differ", repeated)
         if "level" in scale.show and not self.cuts:
             must = "a list without level, since there are no cuts"
-            out.append(Fault.of("score.show", must, scale.show))
-        return out
+            yield Fault.of("score.show", must, scale.show)
 
     @property
     def scored_sections(self) -> tuple[Adaptive | Fixed, ...]:

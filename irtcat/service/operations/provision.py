@@ -16,8 +16,8 @@ from irtcat.io import read_parameters
 from irtcat.service import example
 from irtcat.service.accounts.accounts import add_account
 from irtcat.service.attempts.library import publish, published_tests, test_id
+from irtcat.service.base.records import faults_of
 from irtcat.service.content import ItemSet, read_items
-from irtcat.service.content.fields import ContentError
 from irtcat.service.definition import (
     Adaptive,
     DefinitionError,
@@ -133,12 +133,9 @@ def validate(path: str | os.PathLike[str]) -> Validation:
     def read(reader: Callable[[], ValueT]) -> ValueT | None:
         try:
             return reader()
-        except DefinitionError as error:
-            faults.extend(f"{file}: {fault}" for fault in error.faults)
-        except ContentError as error:
-            faults.extend(error.faults)
         except InputError as error:
-            faults.append(str(error))
+            where = f"{file}: " if isinstance(error, DefinitionError) else ""
+            faults.extend(f"{where}{fault}" for fault in faults_of(error))
         return None
 
     definition = read(lambda: read_definition(file))
