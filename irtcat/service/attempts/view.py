@@ -86,8 +86,6 @@ def _in_ids(item: Item, seed: int | str, response: Any) -> Any:
             )
             for name, value in response.items()
         }
-    if not item.choices:
-        return response
     return _renamed(response, {place: name for name, place in _places(item, seed).items()})
 
 
@@ -147,6 +145,11 @@ def field_view(
 
     inner, picture = _seed_of_part(item, seed), item.picture
     given = response if isinstance(response, dict) else {}
+    fields = [
+        field_view(it, inner, given.get(it.id), media_url, name) for name, it in parts.items()
+    ]
+    if given:
+        response = {it["part"]: it["response"] for it in fields if it["response"] is not None}
     return {
         "part": part,
         "marked": item.marks_choices,
@@ -154,26 +157,10 @@ def field_view(
         "choices": listed(item.choices, choice_order(item, seed)),
         "options": listed(item.options, choice_order(item, seed, options=True)),
         "picture": picture and picture.to_json() | {"media": media_url(picture.media)},
-        "parts": [
-            field_view(it, inner, given.get(it.id), media_url, name) for name, it in parts.items()
-        ],
+        "parts": fields,
         **{name: getattr(item, name) for name in SHOWN},
-        "response": _in_names(item, response, places, names, inner),
+        "response": _renamed(response, places),
     }
-
-
-def _in_names(
-    item: Item, response: Any, places: dict[str, str], names: dict[str, str], seed: str
-) -> Any:
-    """A stored response in the taker's names."""
-    if isinstance(response, dict):
-        parts = {part.id: part for part in item.parts}
-        return {
-            names[name]: _renamed(value, _places(parts[name], seed))
-            for name, value in response.items()
-            if name in names
-        }
-    return _renamed(response, places) if item.choices else response
 
 
 def _whole(seconds: float) -> int | None:
