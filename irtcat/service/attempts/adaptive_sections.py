@@ -24,7 +24,6 @@ from irtcat.cat import Config, ExposureParameters, Session, prepare
 from irtcat.models import item_categories
 from irtcat.service.attempts.library import published_test, stored_bank
 from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
-from irtcat.service.definition import Adaptive
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, held, new_id
 
@@ -95,8 +94,7 @@ def _configured(service: Service, text: str) -> dict[str, Any]:
         number = document.get("section", numbers[0] if numbers else None)
         if isinstance(number, bool) or number not in numbers:
             raise ServiceError("The `sectionConfiguration` must name an adaptive section.")
-        section = test.definition.sections[number - 1]
-        assert isinstance(section, Adaptive)
+        section = test.definition.adaptive[number - 1]
         bank = service.store.add_bank(test.pools[number - 1])
         return {"bank": bank, "config": section.config.to_json(), "test": test.id, "at": number - 1}
     if names == {"bank", "config"} and isinstance(document["bank"], str):
@@ -148,8 +146,7 @@ def section_of(service: Service, client: str, name: str) -> AdaptiveSection:
         NotFoundError: for an unknown or deleted section, or one of another client.
     """
     row = service.get(tables.sections, name)
-    if row is None or row.client != client or row.status != "open":
-        raise NotFoundError("There is no such section.")
+    found(row is not None and row.client == client and row.status == "open", "section")
     document = json.loads(row.document)
     exposure = None
     if "test" in document:
@@ -230,8 +227,7 @@ def _prior(bank: ItemBank, prior: Sequence[Mapping[str, Any]]) -> list[float] | 
 def _check_session(service: Service, client: str, section: str, name: str) -> None:
     """Raise unless a session of a section is under way."""
     section_of(service, client, section)
-    if not name.startswith(f"{section}.") or name not in service.store:
-        raise NotFoundError("There is no such session.")
+    found(name.startswith(f"{section}.") and name in service.store, "session")
     if service.get(tables.ended_sessions, name) is not None:
         raise NotFoundError("The session has ended.")
 

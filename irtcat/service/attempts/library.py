@@ -14,7 +14,7 @@ from irtcat._files import json_hash, json_text
 from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters
 from irtcat.models import item_categories
-from irtcat.service.base.errors import ConflictError, NotFoundError, found
+from irtcat.service.base.errors import ConflictError, found
 from irtcat.service.content import (
     Item,
     ItemSet,
@@ -24,7 +24,6 @@ from irtcat.service.content import (
     scored,
 )
 from irtcat.service.definition import (
-    Adaptive,
     PublishingReport,
     TestDefinition,
     check_definition,
@@ -68,11 +67,8 @@ class PublishedTest:
     @cached_property
     def pools(self) -> dict[int, ItemBank]:
         """The items that each adaptive section chooses from, by the section's position."""
-        return {
-            at: pool_of(self.definition, section, self.bank)
-            for at, section in enumerate(self.definition.sections)
-            if isinstance(section, Adaptive)
-        }
+        adaptive = self.definition.adaptive.items()
+        return {at: pool_of(self.definition, section, self.bank) for at, section in adaptive}
 
     @cached_property
     def categories(self) -> dict[str, int]:
@@ -160,8 +156,7 @@ def stored_bank(service: Service, name: str) -> ItemBank:
     Raises:
         NotFoundError: for an unknown hash.
     """
-    if name not in bank_hashes(service):
-        raise NotFoundError("There is no such bank.")
+    found(name in bank_hashes(service), "bank")
     return service.store.bank(name)
 
 

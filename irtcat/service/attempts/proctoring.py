@@ -23,7 +23,7 @@ from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.progress import BY_STAFF, COMPLETED
 from irtcat.service.attempts.results import rapid_answers, scored_answers
 from irtcat.service.base.errors import ConflictError, NotFoundError
-from irtcat.service.definition import Adaptive, Break, Instructions, categories_as_responses
+from irtcat.service.definition import Break, Instructions, categories_as_responses
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -330,8 +330,7 @@ def exposure_over_target(service: Service, test: str) -> pd.DataFrame:
     published = published_test(service, test)
     frames = []
     for at, pool in published.pools.items():
-        section = published.definition.sections[at]
-        assert isinstance(section, Adaptive)  # else it has no pool
+        section = published.definition.adaptive[at]
         rule = section.config.exposure
         target = greatest_rate(rule) if EXPOSURE[rule.name].limit == "rate" else None
         if target is None:

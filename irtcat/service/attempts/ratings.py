@@ -132,7 +132,7 @@ def rate(
             must = f"one of {', '.join(f'{points:g}' for points in possible)}"
             raise argument_error("score", must, score)
         table = tables.ratings
-        of_response = sa.select(table).where(table.c.attempt == attempt, table.c.item == item)
+        of_response = sa.select(table).filter_by(attempt=attempt, item=item)
         known = service.rows(of_response.order_by(table.c.rated))
         if any(row.rater == rater for row in known):
             raise ConflictError("You have rated this response.")

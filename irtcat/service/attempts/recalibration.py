@@ -16,7 +16,7 @@ from irtcat.models import column_names, item_categories, item_models
 from irtcat.service.attempts import library
 from irtcat.service.attempts.library import PublishedTest, published_test
 from irtcat.service.attempts.results import responses_of
-from irtcat.service.definition import Adaptive, PublishingReport, TestDefinition
+from irtcat.service.definition import PublishingReport, TestDefinition
 from irtcat.service.storage.context import Service
 
 LEAST_ANSWERS = 30
@@ -55,9 +55,8 @@ class Recalibration:
 def pretest_items(test: PublishedTest) -> list[str]:
     """Items of the bank that adaptive sections administer without scoring them."""
     marks = np.zeros(test.bank.n_items, bool)
-    for section in test.definition.sections:
-        if isinstance(section, Adaptive):
-            marks |= pretest_of(test.bank, section.config)
+    for section in test.definition.adaptive.values():
+        marks |= pretest_of(test.bank, section.config)
     return [str(name) for name in test.bank.item_ids[marks]]
 
 
@@ -251,8 +250,8 @@ def _promoted(definition: TestDefinition, bank: ItemBank, operational: Sequence[
     """The bank with items no longer marked as pretest items."""
     configs = {
         section.config.pretest: section.config
-        for section in definition.sections
-        if isinstance(section, Adaptive) and section.config.pretest
+        for section in definition.adaptive.values()
+        if section.config.pretest
     }
     if not configs:
         raise argument_error("operational", "empty in a test without pretest items", operational)

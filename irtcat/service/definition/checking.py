@@ -274,9 +274,7 @@ def _warnings(
     if kinds[0] == "break" or kinds[-1] == "break":
         yield "A break at the beginning or the end of the test has no purpose."
     for at, pool in pools.items():
-        section = definition.sections[at - 1]
-        assert isinstance(section, Adaptive)
-        yield from _pool_warnings(section, at, pool, definition)
+        yield from _pool_warnings(definition.adaptive[at - 1], at, pool, definition)
     yield from _bank_warnings(bank)
 
 

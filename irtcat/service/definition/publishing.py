@@ -222,8 +222,8 @@ def exposure_parameters(
         the bank of `pool_of`.
     """
     out = {}
-    for at, section in enumerate(definition.sections):
-        if isinstance(section, Adaptive) and section.config.exposure.name == "sympson-hetter":
+    for at, section in definition.adaptive.items():
+        if section.config.exposure.name == "sympson-hetter":
             theta = drawn_abilities(bank, CALIBRATION_TAKERS, seed)
             pool = pool_of(definition, section, bank)
             out[at] = calibrate_exposure(pool, theta, section.config, seed=seed)
@@ -483,8 +483,9 @@ def _item_rates(simulated: _Simulated) -> pd.DataFrame:
 
 
 def _stacked(frames: list[pd.DataFrame], columns: str) -> pd.DataFrame:
-    """Tables one below the other; only the columns where there are none."""
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns.split())
+    """Tables one below the other, with these columns; only the columns where there are none."""
+    names = columns.split()
+    return pd.concat(frames, ignore_index=True)[names] if frames else pd.DataFrame(columns=names)
 
 
 def _content(simulated: _Simulated) -> pd.DataFrame:
@@ -500,9 +501,8 @@ def _content(simulated: _Simulated) -> pd.DataFrame:
         full = counts.sum(axis=1) >= plan.length
         kept = (counts <= plan.most).all(axis=1)
         kept &= ~full | (counts >= plan.least).all(axis=1)
-        frame = report.content().reset_index()
-        frame.insert(0, "section", str(at + 1))
-        frames.append(frame.assign(satisfied=kept.mean()))
+        about = {"section": str(at + 1), "satisfied": kept.mean()}
+        frames.append(report.content().reset_index().assign(**about))
     plan_columns = "section group least_share most_share planned least most in_bank"
     return _stacked(frames, f"{plan_columns} mean fewest greatest satisfied")
 
@@ -568,14 +568,9 @@ def _expected_points(form: ItemBank, theta: FloatArray) -> FloatArray:
 def _classification_table(
     definition: TestDefinition, classifications: Mapping[str, Classification]
 ) -> pd.DataFrame:
-    frames = []
-    for method, classification in classifications.items():
-        frame = classification.to_frame().reset_index(drop=True)
-        frame.insert(0, "method", method)
-        frame.insert(1, "cut", [*definition.labels[1:], "all"])
-        scores = [*(cut.from_score for cut in definition.cuts), np.nan]
-        frame.insert(2, "score", scores)
-        frames.append(frame)
+    scores = [*(cut.from_score for cut in definition.cuts), np.nan]
+    cuts = {"cut": [*definition.labels[1:], "all"], "score": scores}
+    frames = [it.to_frame().assign(method=name, **cuts) for name, it in classifications.items()]
     columns = "method cut score accuracy false_positive false_negative consistency kappa above"
     return _stacked(frames, columns)
 
@@ -597,9 +592,7 @@ def _figure_flags(definition: TestDefinition, simulated: _Simulated) -> Iterator
     if missing:
         yield f"{missing} of {2 * simulated.n} simulated takers have no final estimate."
     for at, report in simulated.reports.items():
-        section = definition.sections[at]
-        assert isinstance(section, Adaptive)
-        reached = report.n_items >= section.config.total_items
+        reached = report.n_items >= definition.adaptive[at].config.total_items
         precise = [name for name in report.reasons().index if name in PRECISE]
         if precise and reached.mean() > 0.5:
             yield (

@@ -645,6 +645,11 @@ class TestDefinition(Record):
         )
 
     @property
+    def adaptive(self) -> dict[int, Adaptive]:
+        """The adaptive sections by their positions from 0."""
+        return {at: it for at, it in enumerate(self.sections) if isinstance(it, Adaptive)}
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Labels of the levels, from the lowest; one more than there are cuts."""
         return (self.score.below, *(cut.label for cut in self.cuts))

@@ -19,7 +19,6 @@ from irtcat.service.attempts.library import publish, published_tests, test_id
 from irtcat.service.base.records import faults_of
 from irtcat.service.content import ItemSet, read_items
 from irtcat.service.definition import (
-    Adaptive,
     DefinitionError,
     TestDefinition,
     beside,
@@ -158,8 +157,8 @@ def validate(path: str | os.PathLike[str]) -> Validation:
     if faults or items is None:
         return Validation(faults, warnings, None)
     used = {item for section in definition.sections for item in section.items}
-    adaptive = (section for section in definition.sections if isinstance(section, Adaptive))
-    used.update(item for section in adaptive for item in pool_of(definition, section, bank))
+    for section in definition.adaptive.values():
+        used.update(pool_of(definition, section, bank))
     if unused := sorted(set(items.items) - used):
         advice = "Name them in a section, or add them to the bank."
         warnings.append(f"Items are in no section: {shorten(unused)}. {advice}")

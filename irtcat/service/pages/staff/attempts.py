@@ -15,7 +15,6 @@ from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test
 from irtcat.service.attempts.progress import COMPLETED
 from irtcat.service.base.errors import found
-from irtcat.service.definition import Adaptive
 from irtcat.service.pages.staff.base import (
     Requires,
     Shown,
@@ -231,8 +230,7 @@ def replay_page(at: Analyst, attempt: str, section: int) -> Response:
         as_table(it.candidates.reset_index(), f"Best candidates for item {it.number}", columns, 3)
         for it in replay.steps
     ]
-    part = attempt_of(at.service, attempt).test.definition.sections[section - 1]
-    assert isinstance(part, Adaptive)  # else there is no replay
+    config = attempt_of(at.service, attempt).test.definition.adaptive[section - 1].config
     return at.page(
         "replay.html",
         attempt=attempt,
@@ -240,8 +238,8 @@ def replay_page(at: Analyst, attempt: str, section: int) -> Response:
         section=section,
         steps=list(zip(replay.steps, candidates, strict=True)),
         path="theta" in replay.to_frame() and bool(replay.to_frame()["theta"].notna().any()),
-        criterion=criterion_words(part.config.criterion),
-        ending=ending_words(part.config, replay.reason),
+        criterion=criterion_words(config.criterion),
+        ending=ending_words(config, replay.reason),
     )
 
 

@@ -186,9 +186,7 @@ def _tables(test: PublishedTest, report: PublishingReport, account: Account) -> 
     frames = {name: report.to_frame(name) for name in shown}
     endings, rules = frames["endings"], []
     for at, rule in zip(endings["section"], endings["rule"], strict=True):
-        section = test.definition.sections[int(at) - 1]
-        assert isinstance(section, Adaptive)  # only these end by rules
-        rules.append(ending_words(section.config, rule))
+        rules.append(ending_words(test.definition.adaptive[int(at) - 1].config, rule))
     frames["endings"] = endings.assign(rule=rules)
     return [
         as_table(frames[name], caption, columns)
