@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -267,11 +267,9 @@ class Embedding(HttpMiddleware):
     async def _known_origins(self) -> list[str]:
         now = self._seconds()
         if now - self._read >= KEPT:
-            try:
+            with suppress(StoreError):  # the database is away: as before
                 self._origins = await run_in_threadpool(embedding_origins, self.service)
-            except StoreError:  # the database is away: as before
-                return self._origins
-            self._read = now
+                self._read = now
         return self._origins
 
 

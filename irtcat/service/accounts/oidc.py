@@ -271,11 +271,7 @@ def finish_sign_in(
     except TokenError:
         raise UnauthorizedError(f"{provider.name}: the identity could not be verified.") from None
     subject = subject_of(claims["iss"], claims["sub"])
-    row = service.row(
-        sa.select(tables.accounts).where(
-            tables.accounts.c.subject == subject, tables.accounts.c.status == "open"
-        )
-    )
+    row = service.row(sa.select(tables.accounts).filter_by(subject=subject, status="open"))
     if row is None:
         service.acted("system", "sign-in refused", provider=provider.name)
         raise UnauthorizedError("There is no account for this identity. Ask for one.")

@@ -106,6 +106,11 @@ class Report(Out):
     report: dict[str, Any]
 
 
+def _stored(*kinds: str) -> dict[str, Any]:
+    """The options of a route that stores a file of some content types."""
+    return {"status_code": 201, "responses": problems(415), "openapi_extra": upload(*kinds)}
+
+
 def _bank(at: Acting, name: str) -> dict[str, Any]:
     bank = library.stored_bank(at.service, name)
     return {"hash": name, "items": bank.n_items, "model": type(bank.model).__name__}
@@ -119,13 +124,7 @@ def list_banks(at: Annotated[Acting, needs("parameters")], cut: Cut) -> Any:
     return {"items": rows, "next": page["next"]}
 
 
-@router.post(
-    "/uploads/banks",
-    response_model=Hash,
-    status_code=201,
-    responses=problems(415),
-    openapi_extra=upload("application/octet-stream"),
-)
+@router.post("/uploads/banks", response_model=Hash, **_stored("application/octet-stream"))
 def upload_bank(request: Request, at: Annotated[Acting, needs("publish")], data: Data) -> Any:
     """Store a bank from its `.npz` file; one that is known is not stored again."""
     content_type(request, "application/octet-stream")
@@ -148,13 +147,7 @@ def list_bank_items(bank: Id, at: Annotated[Acting, needs("parameters")], cut: C
     return {"items": rows, "next": page["next"]}
 
 
-@router.post(
-    "/uploads/items",
-    response_model=StoredItems,
-    status_code=201,
-    responses=problems(415),
-    openapi_extra=upload(*ITEMS),
-)
+@router.post("/uploads/items", response_model=StoredItems, **_stored(*ITEMS))
 def upload_items(request: Request, at: Annotated[Acting, needs("items")], data: Data) -> Any:
     """Store items with their keys: a table in CSV, a QTI package, or a zip of a folder.
 

@@ -1,6 +1,6 @@
 """Item sets: items with their keys, stimuli and media, which fit together."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -129,16 +129,8 @@ class ItemSet:
         if missing:
             raise content_error("item set", "ids of its items", shorten(missing))
         items = [self.items[name] for name in wanted]
-        used = {item.stimulus for item in items}
-        stimuli = [self.stimuli[name] for name in self.stimuli if name in used]
-        media = {name for item in items for name in item.media}
-        media |= {name for stimulus in stimuli for name in stimulus.media}
-        return ItemSet(
-            items=items,
-            keys=[self.keys[name] for name in wanted if name in self.keys],
-            stimuli=stimuli,
-            media=[self.media[name] for name in self.media if name in media],
-        )
+        keys = [self.keys[name] for name in wanted if name in self.keys]
+        return ItemSet(items, keys, *used_by(items, self.stimuli.values(), self.media.values()))
 
     def to_json(self) -> dict[str, Any]:
         """The set as a JSON document."""
@@ -172,6 +164,16 @@ class ItemSet:
         for records in document.values():
             records.sort(key=lambda record: json_text(record, sort_keys=True))
         return json_hash(document)
+
+
+def used_by(
+    items: Sequence[Item], stimuli: Iterable[Stimulus], media: Iterable[Media]
+) -> tuple[list[Stimulus], list[Media]]:
+    """The stimuli and media that items use."""
+    named = {item.stimulus for item in items}
+    used = [stimulus for stimulus in stimuli if stimulus.id in named]
+    shown = {name for entry in (*items, *used) for name in entry.media}
+    return used, [medium for medium in media if medium.name in shown]
 
 
 def _by_id(kind: type[Record], records: Any) -> dict[str, Any]:

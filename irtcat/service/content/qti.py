@@ -9,7 +9,7 @@ from typing import Any
 from irtcat._common.checks import InputError, brief, shorten
 from irtcat.service.content.authored import MOST_ITEMS
 from irtcat.service.content.fields import content_error
-from irtcat.service.content.item_set import ItemSet
+from irtcat.service.content.item_set import ItemSet, used_by
 from irtcat.service.content.keys import Key
 from irtcat.service.content.packages import Package, open_package
 from irtcat.service.content.qti_items import QtiContent, read_item
@@ -98,17 +98,10 @@ class _Reader(QtiContent):
     def _item_set(self, records: list[tuple[Item, Key | None]]) -> ItemSet:
         """The items with what they use; files of items that are left out may have been read."""
         items = [item for item, _ in records]
-        used = {item.stimulus for item in items}
-        stimuli = [stimulus for stimulus in self.stimuli.values() if stimulus.id in used]
-        shown = {name for item in items for name in item.media}
-        shown |= {name for stimulus in stimuli for name in stimulus.media}
-        return ItemSet(
-            items=items,
-            keys=[key for _, key in records if key],
-            stimuli=stimuli,
-            media={m.name: m for m in self.media.values() if m.name in shown},
-            notes=tuple(self.notes),
-        )
+        keys = [key for _, key in records if key]
+        media = {medium.name: medium for medium in self.media.values()}
+        used = used_by(items, self.stimuli.values(), media.values())
+        return ItemSet(items, keys, *used, tuple(self.notes))
 
     def _or_note(self, read: Callable[..., Any], path: str, *more: Any, note: str) -> Any:
         """What a function reads of a member, or a note that it is left out; None then.

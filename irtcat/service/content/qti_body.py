@@ -189,9 +189,8 @@ class Body:
     def _others(self, element: Element, known: str) -> list[Element]:
         """The children of an interaction besides its prompt, which have the known names."""
         found = [child for child in element if local_name(child) not in ("qti-prompt", "qti-label")]
-        for child in found:
-            if local_name(child) not in known.split():
-                name = local_name(child)
+        for name in map(local_name, found):
+            if name not in known.split():
                 raise InputError(f"{self.where}: <{name}> in an interaction is not supported.")
         return found
 

@@ -191,14 +191,13 @@ def _rules(root: Element, names: list[str]) -> str:
 def _fits(key: Key, item: Item, scores: list[tuple[Any, float]]) -> bool:
     """Whether a key gives these scores to these responses."""
     try:
-        checked = checked_key(key, item)
-        for response, score in scores:
-            category = scored(checked, item, response, checked.categories) or 0
-            if not abs(category * checked.unit - score) < TOLERANCE:
-                return False
+        key = checked_key(key, item)
+        return all(
+            abs((scored(key, item, response, key.categories) or 0) * key.unit - score) < TOLERANCE
+            for response, score in scores
+        )
     except InputError:
         return False
-    return True
 
 
 def _all_responses(item: Item) -> list[Any] | None:

@@ -27,8 +27,7 @@ from irtcat.cat.live import SQLITE, EventLog, first_digest, is_digest
 from irtcat.service.assembly import open_service
 from irtcat.service.attempts.attempt import Attempt, attempt_of
 from irtcat.service.attempts.library import published_test, test_id
-from irtcat.service.outbox.audit import HEAD as AUDIT_HEAD
-from irtcat.service.outbox.audit import LOG as AUDIT_LOG
+from irtcat.service.outbox import audit
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service
 
@@ -79,12 +78,11 @@ def check(service: Service) -> CheckReport:
 
 
 def _check_audit(service: Service, faults: _Faults) -> int:
-    log = service.audit_log
     with faults.found("audit log"):
-        if log.last(AUDIT_LOG) is not None:
-            return len(log.read(AUDIT_LOG, first_digest(AUDIT_HEAD, service.log_key))[0])
-        if service.scalar(tables.counted(tables.tests)):
+        entries = audit.verify(service)
+        if not entries and service.scalar(tables.counted(tables.tests)):
             faults.append("audit log: empty, though tests are published")
+        return entries
     return 0
 
 

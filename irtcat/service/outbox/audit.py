@@ -28,6 +28,17 @@ def test_published(service: Service, event: TestPublished) -> None:
     record(service, Acted(event.actor, "test published", {"test": event.test}))
 
 
+def verify(service: Service) -> int:
+    """Check the digests of the audit log; return its number of entries.
+
+    Raises:
+        StoreError: for a log that was changed.
+    """
+    if service.audit_log.last(LOG) is None:
+        return 0
+    return len(service.audit_log.read(LOG, first_digest(HEAD, service.log_key))[0])
+
+
 def audit_entries(service: Service, n: int | None = None, verified: bool = False) -> pd.DataFrame:
     """Entries of the audit log, the latest first.
 
@@ -38,8 +49,7 @@ def audit_entries(service: Service, n: int | None = None, verified: bool = False
     """
     if verified:
         with service.database.reading(at_once=True):
-            if service.audit_log.last(LOG) is not None:
-                service.audit_log.read(LOG, first_digest(HEAD, service.log_key))
+            verify(service)
     statement = (
         sa.select(tables.audit_events.c.number, tables.audit_events.c.event)
         .where(tables.audit_events.c.log == LOG)

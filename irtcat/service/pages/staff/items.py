@@ -103,7 +103,7 @@ def item_page(at: Reader, test: str, id: str = "") -> Response:
         item=item,
         content=content,
         kind=KINDS[item.kind].help,
-        key=_key(published.items.keys.get(id), item.choice_ids),
+        key=_key(published.items.keys.get(id)),
         rubric=getattr(published.items.keys.get(id), "rubric", ""),
         statistics=statistics,
         parameters=parameters,
@@ -112,28 +112,27 @@ def item_page(at: Reader, test: str, id: str = "") -> Response:
     )
 
 
-def _key(key: Key | None, choices: tuple[str, ...]) -> Table | None:
+def _key(key: Key | None) -> Table | None:
     """How an item is scored, as a table; None without a key."""
     if key is None:
         return None
     highest = Shown.points(key.score(key.categories - 1))
-    columns = [("Response", False), ("Points", True)]
+    label, caption = "Response", "Key: the whole response"
+    rows = [[name, Shown.points(points)] for name, points in (*key.points, *key.criteria)]
     if key.kind == "match":
         rows = [[", ".join(key.correct), highest], ["anything else", "0"]]
-        return Table("Key: the whole response", columns, rows)
-    if key.kind == "map":
-        rows = [[value, Shown.points(points)] for value, points in key.points]
+    elif key.kind == "map":
+        label, caption = "Part", f"Key: points of each part, at most {highest}"
         rows.append(["anything else", Shown.points(key.default)])
-        caption = f"Key: points of each part, at most {highest}"
-        return Table(caption, [("Part", False), ("Points", True)], rows)
-    if key.kind == "rules":
+    elif key.kind == "rules":
+        caption = "Key: response processing of QTI"
         rows = [["as its rules say, at most", highest]]
-        return Table("Key: response processing of QTI", columns, rows)
-    rows = [[name, Shown.points(points)] for name, points in key.criteria]
-    rows.append(["at most", highest])
-    if key.unit < 1:
-        rows.append(["in steps of", Shown.points(key.unit)])
-    return Table("Scored by people", [("Criterion", False), ("Points", True)], rows)
+    else:
+        label, caption = "Criterion", "Scored by people"
+        rows.append(["at most", highest])
+        if key.unit < 1:
+            rows.append(["in steps of", Shown.points(key.unit)])
+    return Table(caption, [(label, False), ("Points", True)], rows)
 
 
 @router.get("/tests/{test}/item/preview")
