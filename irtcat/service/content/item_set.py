@@ -172,7 +172,8 @@ def used_by(
     """The stimuli and media that items use."""
     named = {item.stimulus for item in items}
     used = [stimulus for stimulus in stimuli if stimulus.id in named]
-    shown = {name for entry in (*items, *used) for name in entry.media}
+    shown = {name for item in items for name in item.media}
+    shown |= {name for stimulus in used for name in stimulus.media}
     return used, [medium for medium in media if medium.name in shown]
 
 
