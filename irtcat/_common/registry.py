@@ -15,11 +15,6 @@ RowT = TypeVar("RowT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def is_row(value: Any) -> bool:
-    """Whether a value looks like a row of some table."""
-    return hasattr(value, "name") and hasattr(value, "cells")
-
-
 class Registry(Mapping[str, RowT]):
     """Rows by name, in the order in which they were added.
 
@@ -104,7 +99,8 @@ class Registry(Mapping[str, RowT]):
             try:
                 loaded = point.load()
                 for row in loaded if isinstance(loaded, tuple) else (loaded,):
-                    if isinstance(row, self.kind) or not is_row(row):  # else of another table
+                    is_row = hasattr(row, "name") and hasattr(row, "cells")
+                    if isinstance(row, self.kind) or not is_row:  # else of another table
                         self.add(row)
             except Exception as error:  # whatever a foreign package raises when it is imported
                 kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "

@@ -79,13 +79,6 @@ def check_space(cls: type[ItemModel], specification: Specification[EM]) -> None:
         check_count("nodes", specification.solver.nodes, least=3)
 
 
-def _check_common_slopes(tied: tuple[int, ...], template: ItemModel, design: LatentDesign) -> None:
-    """Common slopes need a pattern that says which items share them."""
-    if set(field_columns(template, ["slope"])) & set(tied) and design.exploratory:
-        must = "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)"
-        raise argument_error("pattern", must, None)
-
-
 def _design_of(data: FitData) -> LatentDesign:
     """Which item measures which ability."""
     specification, responses = data.specification, data.responses
@@ -120,7 +113,10 @@ def workspace_of(data: FitData, dtype: np.dtype) -> Workspace:
         restrict=functools.partial(_constraints, design=design),
     )
     template = setup.template
-    _check_common_slopes(field_columns(template, data.shared), template, design)
+    tied, slopes = (field_columns(template, names) for names in (data.shared, ["slope"]))
+    if design.exploratory and set(tied) & set(slopes):
+        must = "given where items share a slope (rasch, 1pl, pcm, rsm, equal=)"
+        raise argument_error("pattern", must, None)
     return Workspace(setup, design, population)
 
 

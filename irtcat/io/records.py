@@ -381,11 +381,9 @@ def _scalar_keys(record: Any) -> list[str]:
 
 def _unclear(record: _Record, role: str, keys: list[str]) -> InputError:
     """The error for a role that no key, or more than one, has by its name."""
-    reason = (
-        f"{' and '.join(map(repr, keys))} could all be the {role}"
-        if keys
-        else f"no key is named like the {role}; the record is {_content(record.value)}"
-    )
+    reason = f"no key is named like the {role}; the record is {_content(record.value)}"
+    if keys:
+        reason = f"{' and '.join(map(repr, keys))} could all be the {role}"
     more = f" (or {FILE}, the name of the file)" if role == "subject" else ""
     where = f"{record.file}, record {record.number}"
     return InputError(f"{where}: {reason}. Give its path with {role}={more}.")

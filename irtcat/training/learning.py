@@ -232,7 +232,7 @@ def _regression(
     if not flag and (found := maximum(x, y)) is not None:
         estimate, inverse = found
         # Sign and cluster of each answer, of the variances that are summed.
-        both = [(1.0, item), (1.0, subject), (-1.0, np.arange(len(item)))]
+        both: list[Any] = [(1.0, item), (1.0, subject), (-1.0, np.arange(len(item)))]
         clusters = {"items": both[:1], "subjects": both[1:2], "both": both}.get(errors, [])
         variance = _variance(x, y, estimate, inverse, clusters)
         df = min((len(np.unique(labels)) - 1 for _, labels in clusters), default=np.inf)

@@ -32,7 +32,7 @@ class Dialect:
         blob: type of a column of bytes.
         integer: type of a column of whole numbers up to 2^63.
         table_end: what follows the columns of a table whose rows are found by its primary key.
-        append_only: statements after which rows of the table ``{table}`` can only be added.
+        append_only: statements after which events can only be added.
         lock: what follows a SELECT whose rows no other transaction may change meanwhile.
         json_text: expression of a field of a column with JSON text.
     """
@@ -49,10 +49,6 @@ class Dialect:
         """The statements of a script, with the placeholders of this class filled in."""
         filled = script.format_map(vars(self))
         return [part.strip() for part in filled.split(";\n") if part.strip()]
-
-    def append_only_statements(self, table: str) -> list[str]:
-        """Statements that make a table append-only."""
-        return [statement.replace("{table}", table) for statement in self.append_only]
 
 
 class Cursor(Protocol):
@@ -179,9 +175,9 @@ SQLITE = Dialect(
     integer="INTEGER",
     table_end=" WITHOUT ROWID",
     append_only=(
-        "CREATE TRIGGER {table}_stay BEFORE UPDATE ON {table} "
+        "CREATE TRIGGER events_stay BEFORE UPDATE ON events "
         "BEGIN SELECT RAISE(ABORT, 'append-only'); END",
-        "CREATE TRIGGER {table}_last BEFORE DELETE ON {table} "
+        "CREATE TRIGGER events_last BEFORE DELETE ON events "
         "BEGIN SELECT RAISE(ABORT, 'append-only'); END",
     ),
     lock="",  # a transaction that writes has the whole file

@@ -205,10 +205,7 @@ class StoreFile:
                 self._check_kind(names)
                 return
             dialect = self._db.dialect
-            for statement in (
-                *dialect.statements(SCHEMA),
-                *dialect.append_only_statements("events"),
-            ):
+            for statement in (*dialect.statements(SCHEMA), *dialect.append_only):
                 self._db.execute(statement)
             row = (STORE.name, STORE.version, self._key_mark())
             self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", row)

@@ -122,11 +122,9 @@ def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[A
     # Skipped items can make a session longer than the plan; its bounds still apply.
     requested = Limits(plan.least, plan.most, jnp.maximum(plan.length, counts.sum() + 1))
     certain_supply = _supply(context, usable)
-    supply = (
-        certain_supply
-        if plan.kind_tied is None
-        else usable.astype(certain_supply.dtype) @ plan.member
-    )
+    supply = certain_supply
+    if plan.kind_tied is not None:
+        supply = usable.astype(supply.dtype) @ plan.member
     limits = _attainable(requested, counts, supply)
     satisfied = jnp.stack(
         [(attained == wanted).all() for attained, wanted in zip(limits, requested, strict=True)]
@@ -145,8 +143,8 @@ def keeping_plan(context: Context, values: Array, best: bool = False) -> tuple[A
             context.state.administered & (plan.member > 0).any(axis=1),
             possible,
             certain & (not best),
-            (requested.length, plan.group, plan.least, plan.most),
-            (context.pool.enemies, context.pool.testlet),
+            {"length": requested.length, "group": plan.group, "low": plan.least, "high": plan.most},
+            {"enemies": context.pool.enemies, "testlet": context.pool.testlet},
             vmap_method="sequential",
         )
         satisfied = satisfied & solved
@@ -160,21 +158,21 @@ def _solved(
     administered: Any,
     possible: Any,
     certain: Any,
-    groups: tuple[Any, ...],
-    ties: tuple[Any, ...],
+    groups: dict[str, Any],
+    ties: dict[str, Any],
 ) -> tuple[np.ndarray, np.ndarray]:
     """On the host: the certain items and, if others are possible, those of the best test.
 
-    The last two are the fields of `Rules`, in order.
+    The last two have the fields of `Rules`.
     """
     certain, possible = np.asarray(certain), np.asarray(possible)
     if certain.any() and not (possible & ~certain).any():
         return certain, np.array(True)
-    length, group, *limits = map(np.asarray, groups)
-    low, high = (limit.astype(float) for limit in limits)
-    enemies, testlet = map(np.asarray, ties)
-    tied = testlet if (testlet >= 0).any() else None
-    rules, asked = Rules(int(length), group, low, high, enemies, tied), np.asarray(administered)
+    fields: dict[str, Any] = {name: np.asarray(value) for name, value in {**groups, **ties}.items()}
+    fields |= {name: fields[name].astype(float) for name in ("low", "high")}
+    if (fields["testlet"] < 0).all():
+        del fields["testlet"]
+    rules, asked = Rules(**{**fields, "length": int(fields["length"])}), np.asarray(administered)
     form = solve(np.asarray(values, float), rules, asked)
     if form is None:
         return (certain, np.array(True)) if certain.any() else (possible, np.array(False))

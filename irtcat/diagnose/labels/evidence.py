@@ -246,10 +246,6 @@ class _LabelShares(NamedTuple):
     difficulty: FloatArray
     guessing: FloatArray
 
-    def log_grid(self) -> FloatArray:
-        """Log-weights of slope and difficulty, flattened."""
-        return np.log(self.slope[:, None] * self.difficulty).ravel()
-
 
 _DistinctAnswers = tuple[FloatArray, FloatArray, FloatArray]
 """Right and wrong answers to distinct items, subjects x items, and how often each occurs."""
@@ -282,7 +278,8 @@ def _log_joint(
     """Log of weight times probability of each item's answers: values x items x grid."""
     keyed = np.full(len(KEYED), 1 / len(KEYED))
     weight = np.log(np.concatenate([shares.guessing, keyed]))
-    return right.T @ log_p + missed.T @ log_q + shares.log_grid() + weight[:, None, None]
+    log_share = np.log(shares.slope[:, None] * shares.difficulty).ravel()
+    return right.T @ log_p + missed.T @ log_q + log_share + weight[:, None, None]
 
 
 def _evidence(joint: FloatArray, right: FloatArray, missed: FloatArray) -> Evidence:

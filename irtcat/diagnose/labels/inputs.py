@@ -159,7 +159,9 @@ def read_data(
         _check_answers(responses)
         ids = responses.item_ids
     _check_prior(prior)
-    _check_feasibility(feasibility)
+    if not isinstance(feasibility, (bool, ItemBank)):
+        must = "True, False or a bank of the feasibility model"
+        raise argument_error("feasibility", must, type(feasibility).__name__)
     few = predictions is not None and len(predictions.votes) < MIN_MEMBERS
     asked = bank is not None or feasibility is not False
     asked = asked or by not in ("auto", "share", *OF_PREDICTIONS)
@@ -202,9 +204,3 @@ def _check_prior(prior: Any) -> None:
     numbers = np.asarray(prior, float) if real else np.zeros(0)
     if numbers.shape != (2,) or not (numbers > 0).all() or not numbers.sum() < 1:
         raise argument_error("prior", "two numbers above 0 with a sum below 1", prior)
-
-
-def _check_feasibility(feasibility: Any) -> None:
-    if not isinstance(feasibility, (bool, ItemBank)):
-        must = "True, False or a bank of the feasibility model"
-        raise argument_error("feasibility", must, type(feasibility).__name__)

@@ -60,12 +60,6 @@ class Cells(NamedTuple):
     weight: Float[Array, "*cells"]
 
 
-def _hermite(n: int, dtype: np.dtype) -> tuple[Array, Array]:
-    """Gauss-Hermite nodes and weights of a standard Normal."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return jnp.asarray(nodes, dtype), jnp.asarray(weights / weights.sum(), dtype)
-
-
 def _expected_curves(template: ItemModel, guide: Guide, chart: Chart, nodes: Array) -> Curves:
     """`natural` of all items at the nodes, expected over the items' guides."""
     points, weights = cubature(guide.mean.shape[1])
@@ -99,7 +93,8 @@ def expected_rows(
         x[rows], curves.contrast.shape[0], has_missing, dtype
     )
     table = log_likelihood(statistics, mask, curves)
-    z, w = _hermite(ROW_NODES, dtype)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(ROW_NODES)
+    z, w = jnp.asarray(nodes, dtype), jnp.asarray(weights / weights.sum(), dtype)
     theta = guide.theta[rows][:, None] + jnp.exp(guide.log_sd[rows])[:, None] * z
     u = ((theta - centre) / scale + LIMIT) / SPACING
     u = jnp.clip(u, 0, N_NODES - 1)
@@ -469,10 +464,7 @@ def batches_of(
     """Batches of subjects or of responses, as set."""
     kind = solver.batches
     if kind == "auto":
-        kind = (
-            "responses"
-            if share < SPARSE_SHARE or _cells_are_cheaper(x.shape, share, n_params)
-            else "subjects"
-        )
+        by_cells = share < SPARSE_SHARE or _cells_are_cheaper(x.shape, share, n_params)
+        kind = "responses" if by_cells else "subjects"
     make = _cell_batches if kind == "responses" else _row_batches
     return make(x, solver.batch_size, solver.seed, dtype)

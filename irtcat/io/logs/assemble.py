@@ -474,7 +474,8 @@ def assemble(
             notes.append(
                 f"{mixed[order].sum()} items, {first} first, have several values of {name}."
             )
-    binary = all(_is_binary(answers.values) for _, answers in used)
+    columns_of_scores = [answers.values for _, answers in used]
+    binary = all((np.isnan(x) | (x == 0) | (x == 1)).all() for x in columns_of_scores)
     chosen = [items.all[c] for c in order]
     known = {name: cells[order] for name, cells in conditions.items()}
     tables = {"subject_ids": list(subjects), "subjects": _about_subjects(subjects)}
@@ -624,11 +625,6 @@ def _responses(
     )
     np.divide(sums, n, out=sums, where=n > 0)
     return Responses.from_array(np.clip(sums, 0, 1), **tables)
-
-
-def _is_binary(values: np.ndarray) -> bool:
-    """Whether each score is 0, 1 or missing."""
-    return bool((np.isnan(values) | (values == 0) | (values == 1)).all())
 
 
 def _item_ids(abouts: list[Item], notes: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ from irtcat.bank import ItemBank
 from irtcat.cat import Config, ExposureParameters, Session, prepare
 from irtcat.models import item_categories
 from irtcat.service.attempts.library import published_test, stored_bank
-from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError
+from irtcat.service.base.errors import ConflictError, NotFoundError, ServiceError, found
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, held, new_id
 

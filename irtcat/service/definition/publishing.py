@@ -569,7 +569,7 @@ def _classification_table(
     definition: TestDefinition, classifications: Mapping[str, Classification]
 ) -> pd.DataFrame:
     scores = [*(cut.from_score for cut in definition.cuts), np.nan]
-    cuts = {"cut": [*definition.labels[1:], "all"], "score": scores}
+    cuts: dict[str, Any] = {"cut": [*definition.labels[1:], "all"], "score": scores}
     frames = [it.to_frame().assign(method=name, **cuts) for name, it in classifications.items()]
     columns = "method cut score accuracy false_positive false_negative consistency kappa above"
     return _stacked(frames, columns)

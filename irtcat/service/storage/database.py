@@ -38,7 +38,7 @@ POSTGRESQL = Dialect(
     append_only=(
         "CREATE OR REPLACE FUNCTION irtcat_append_only() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'append-only'; END $$",
-        "CREATE TRIGGER {table}_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+        "CREATE TRIGGER events_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
         "EXECUTE FUNCTION irtcat_append_only()",
     ),
     lock=" FOR UPDATE",
