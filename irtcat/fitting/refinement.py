@@ -16,6 +16,7 @@ from irtcat.latent import (
     Populations,
     Quadrature,
     adaptive_quadrature,
+    is_adaptive,
     n_nodes,
     narrowest_sd,
     population_numbers,
@@ -82,7 +83,7 @@ def _next_quadrature(
         # Abilities are correlated too strongly: narrow on their own scales, not on scale z.
         work.is_product = False
         return work.choose(narrowest_sd(np.asarray(ended.belief.covariance)), steepest), False
-    if isinstance(rule, AdaptiveQuadrature):
+    if is_adaptive(rule):
         return finer, True
     if not isinstance(finer, float):
         return finer, work.is_reduced  # the iterated items have no other quadrature
@@ -115,7 +116,7 @@ def iterate(work: Workspace, params: FloatArray, population: FloatArray) -> tupl
             solver,
             str(work.dtype),
             step_rule.lengthen or step_rule.rescale,
-            ADAPTIVE_NOISE if isinstance(rule, AdaptiveQuadrature) else 0.0,
+            ADAPTIVE_NOISE if is_adaptive(rule) else 0.0,
         )
         left = settings._replace(max_iterations=max(1, settings.max_iterations - used))
         if checkpoint is not None:
@@ -160,7 +161,7 @@ def finer_log_likelihood(work: Workspace, problem: Problem, ended: Ended) -> flo
     """
     rule, weights = problem.rule, work.rows.weights
     state, everyone = EMState.of(ended.point, ended.belief), problem.of_all_items()
-    if not isinstance(rule, AdaptiveQuadrature):
+    if not is_adaptive(rule):
         moved = sums_at(everyone._replace(rule=rule.shifted()), state).belief
         both = np.logaddexp(*(np.asarray(at.log_z, float) for at in (ended.belief, moved)))
         return float(weights @ (both - np.log(2)))
@@ -221,7 +222,7 @@ def at_identified(
     numbers = population_numbers(mean, covariance, work.population)
     everyone = problem.of_all_items()
     state = EMState.of(EMPoint(jnp.asarray(params, dtype), numbers), ended.belief)
-    if isinstance(problem.rule, AdaptiveQuadrature):
+    if is_adaptive(problem.rule):
         # The axes may have been rotated: place the nodes again.
         numpy = jax.tree.map(np.asarray, populations_of(numbers, work.design.dims))
         state = EMState(state.point, *modes_of(work, params, numpy))

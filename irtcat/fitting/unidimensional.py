@@ -60,7 +60,9 @@ def _iterate(setup: FitSetup, begun: Begun) -> "LineSolution":
         latent = Latent()
         if setup.anchors is not None or not is_fixed:
             best = Latent(*best_latent(problem, ended))
-    return LineSolution(setup, begun, problem, ended, prior, latent, best, explained)
+    return LineSolution(
+        setup, begun, problem, ended, prior, latent=latent, best=best, explained=explained
+    )
 
 
 class LineSolution(NamedTuple):

@@ -70,18 +70,14 @@ from irtcat.latent.population import (
     populations_of,
     rescaled_populations,
 )
-from irtcat.latent.product import (
-    FINEST_PRODUCT,
-    ProductQuadrature,
-    density_ratio,
-    item_factors,
-    line_factors,
-)
+from irtcat.latent.product import FINEST_PRODUCT, density_ratio, item_factors, line_factors
 from irtcat.latent.quadrature_choice import (
     KINDS,
     Quadrature,
     as_rule,
     choose_nodes,
+    has_lines,
+    is_adaptive,
     n_nodes,
     narrowest_sd,
 )

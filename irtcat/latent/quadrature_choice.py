@@ -102,6 +102,16 @@ def as_rule(
     return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), rule)
 
 
+def is_adaptive(rule: Quadrature) -> bool:
+    """Whether the nodes are placed by the posteriors."""
+    return isinstance(rule, AdaptiveQuadrature)
+
+
+def has_lines(rule: Quadrature) -> bool:
+    """Whether each ability has a line of nodes of its own."""
+    return isinstance(rule, ProductQuadrature)
+
+
 def n_nodes(rule: Quadrature) -> int:
     """Number of nodes (two-tier: pairs)."""
     if isinstance(rule, ProductQuadrature):

@@ -175,7 +175,9 @@ def predict(
         check_conditions(bank.items, calibration.items, mismatch, name="calibration", source="bank")
     check_conditions(calibration.items, responses.items, mismatch, items=item_ids)
     answers = align(responses, item_ids, calibration)
-    known = read_reruns(reruns, (responses, calibration), calibration, mismatch)
+    known = None
+    if reruns is not None:
+        known = read_reruns(reruns, (responses, calibration), calibration, mismatch)
     if drawn is not None:
         unequal = {"groups": groups, "weights": weights}
         of_items |= read_drawn(drawn, estimator, responses, item_ids, unequal)

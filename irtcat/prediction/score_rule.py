@@ -48,8 +48,11 @@ def kinds_of(scores: ScoreSummary, names: Sequence[str] = ENDS) -> list[Kind]:
         scores: summary of the calibrated subjects' scores.
         names: expectations.
     """
-    rows = [EXPECTATIONS[name] for name in names]
-    return [Kind(row.prior(scores, GRID), row.error_ratio, row.slopes_hold) for row in rows]
+    kinds = []
+    for name in names:
+        row = EXPECTATIONS[name]
+        kinds.append(Kind(row.prior(scores, GRID), row.error_ratio, row.slopes_hold))
+    return kinds
 
 
 def doubted(scores: ScoreSummary, kind: Kind) -> Kind:

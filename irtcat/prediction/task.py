@@ -219,6 +219,8 @@ class Task:
         ids = np.asarray(self.calibration.subject_ids, dtype=str)
         rows = places_of(self.answers.subject_ids, ids[self.usable])
         known = rows >= 0
+        if not known.any():
+            return None
         # Ids such as s7 are given to subjects without one: they say nothing of who it is.
         if NUMBERED.fullmatch("\n".join(ids)):
             new = self.answers.values[known]
@@ -284,10 +286,6 @@ def check_bank(bank: ItemBank, calibration: Responses) -> None:
         raise argument_error("bank", must, f"{bank.model.n_categories} categories")
 
 
-OF_SUBSET = ("request", "strategy", "in_turn", "fixed", "replayed")
-"""Fields of a `Task` that are those of the subset, where it has them."""
-
-
 def read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, dict[str, Any]]:
     """Ids of the items that were run, and what is known of them as fields of a `Task`."""
     item_ids = np.asarray(getattr(subset, "item_ids", subset)).astype(str)
@@ -305,7 +303,11 @@ def read_subset(subset: Any, calibration: Responses) -> tuple[np.ndarray, dict[s
         "weights": weights / weights.sum(),
         "sampled": is_sample(subset, calibration.n_items),
         "probabilities": np.asarray(getattr(subset, "probabilities", np.full(k, np.nan)), float),
-        **{name: getattr(subset, name) for name in OF_SUBSET if hasattr(subset, name)},
+        "request": getattr(subset, "request", None),
+        "strategy": str(getattr(subset, "strategy", "")),
+        "in_turn": bool(getattr(subset, "in_turn", False)),
+        "fixed": getattr(subset, "fixed", None),
+        "replayed": getattr(subset, "replayed", ()),
     }
 
 

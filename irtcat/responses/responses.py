@@ -511,8 +511,10 @@ class Responses:
     @property
     def has_missing(self) -> bool:
         """Whether any response is missing."""
-        blocks = (_matrix.observed(self.values[rows]) for rows in _matrix.row_blocks(self.shape))
-        return not all(block.all() for block in blocks)
+        for rows in _matrix.row_blocks(self.values.shape):
+            if not _matrix.observed(self.values[rows]).all():
+                return True
+        return False
 
     def to_numpy(self) -> np.ndarray:
         """Return a float64 copy of the category codes or fractions, NaN where missing."""

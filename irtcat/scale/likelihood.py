@@ -4,6 +4,7 @@ In NumPy: each model of a guessing test takes a few evaluations of the likelihoo
 from the calibrated parameters, which is less than the overhead of a fit.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ MAX_SPACING = 0.1
 BLOCK_CELLS = 2**22
 """Rows x nodes per block, which limits memory."""
 
-TOLERANCE = 1e-3
-"""Largest slope at the maximum, with all parameters in units of about their standard errors."""
+TOLERANCE = 0.01
+"""Largest distance to the maximum in standard errors; twice the log-likelihood is within .001."""
 
 START = 0.15
 """Starting value of the tested c."""
@@ -31,8 +32,7 @@ MAX_SLOPE, MAX_C = 30.0, 0.95
 RIDGE, TINY = 1e-3, 1e-300
 """Keep the information matrix positive definite, and logarithms finite."""
 
-MAX_ITERATIONS, MEMORY = 60, 30
-"""Steps of a maximisation, and the steps that its curvature is estimated from."""
+MAX_ITERATIONS, MAX_BACKTRACKS = 60, 12
 
 
 class Gain(NamedTuple):
@@ -176,13 +176,11 @@ class Likelihood:
     def gain(self, item: int) -> Gain:
         """The gain from a lower asymptote of this item, with all parameters re-estimated.
 
-        Quasi-Newton steps (L-BFGS-B) from the calibration, in parameters transformed to be about
+        Quasi-Newton steps (BFGS) from the calibration, in parameters transformed to be about
         uncorrelated with standard errors of about 1, so that the length of the gradient is the
         distance to the maximum in standard errors. The item's c is the last parameter and depends
         on the last variable only: c >= 0 is a bound on that variable.
         """
-        from scipy.optimize import minimize  # slow to import
-
         guessing = self.guessing.copy()
         guessing[item] = True
         active = np.ones_like(self.params, bool)
@@ -198,23 +196,54 @@ class Likelihood:
         unit = information / np.outer(scale, scale) + RIDGE * np.eye(len(scale))
         to_params = np.linalg.inv(np.linalg.cholesky(unit)).T / scale[:, None]  # upper triangular
 
-        def loss(u: FloatArray) -> tuple[float, FloatArray]:
+        def loss(u: FloatArray) -> tuple[float, FloatArray, FloatArray]:
             params = start.copy()
             params[rows, columns] += to_params @ u
             params[:, 0] = np.clip(params[:, 0], -MAX_SLOPE, MAX_SLOPE)
             params[:, 2] = np.where(guessing, np.clip(params[:, 2], 0.0, MAX_C), 0.0)
             value, slopes = self.gradient(params, guessing)
-            return self.base - value, -(slopes[rows, columns] @ to_params)
+            return self.base - value, -(slopes[rows, columns] @ to_params), params
 
-        by_c = to_params[-1, -1]
-        found = minimize(
-            loss,
-            np.zeros(len(scale)),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(None, None)] * (len(scale) - 1) + [(-START / by_c, None)],
-            options={"gtol": TOLERANCE, "ftol": 0.0, "maxiter": MAX_ITERATIONS, "maxcor": MEMORY},
-        )
-        x2 = max(-2 * float(found.fun), 0.0)
-        c = float(np.clip(START + by_c * found.x[-1], 0.0, MAX_C)) if x2 > 0 else 0.0
-        return Gain(c, x2, bool(found.success))
+        value, params, converged = _minimize(loss, len(scale), -START / to_params[-1, -1])
+        x2 = max(-2 * value, 0.0)
+        return Gain(float(params[item, 2]) if x2 > 0 else 0.0, x2, converged)
+
+
+def _minimize(
+    function: Callable[[FloatArray], tuple[float, FloatArray, FloatArray]], size: int, lower: float
+) -> tuple[float, FloatArray, bool]:
+    """Minimise a function with curvature about 1 whose last variable has a lower bound (BFGS).
+
+    Args:
+        function: returns its value, its gradient and the parameters.
+        size: number of variables; all start at 0.
+        lower: bound of the last variable.
+
+    Returns:
+        The value, the parameters, and whether the gradient is short.
+    """
+    u, curvature = np.zeros(size), np.eye(size)
+    value, slope, params = function(u)
+    for _ in range(MAX_ITERATIONS):
+        at_bound = u[-1] <= lower and slope[-1] > 0
+        free = slice(0, size - 1 if at_bound else size)
+        if np.linalg.norm(slope[free]) < TOLERANCE:
+            return value, params, True
+        step = np.zeros(size)
+        step[free] = -np.linalg.solve(curvature[free, free], slope[free])
+        for _ in range(MAX_BACKTRACKS):
+            new = u + step
+            new[-1] = max(new[-1], lower)
+            new_value, new_slope, new_params = function(new)
+            if new_value <= value + 1e-4 * float(slope @ (new - u)):
+                break
+            step *= 0.3
+        else:
+            return value, params, False
+        move, change = new - u, new_slope - slope
+        if move @ change > 1e-10 * (move @ move):  # keeps the curvature positive definite
+            image = curvature @ move
+            curvature += np.outer(change, change) / (move @ change)
+            curvature -= np.outer(image, image) / (move @ image)
+        u, value, slope, params = new, new_value, new_slope, new_params
+    return value, params, False

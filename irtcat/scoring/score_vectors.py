@@ -15,7 +15,6 @@ from irtcat.bank import ItemBank
 from irtcat.bank.needs import row_for
 from irtcat.bank.population import NORMAL_MIXTURE
 from irtcat.latent import (
-    AdaptiveQuadrature,
     ResponseRows,
     adaptive_posterior,
     as_rule,
@@ -23,6 +22,7 @@ from irtcat.latent import (
     count_general,
     grid_step,
     group_items,
+    is_adaptive,
     n_nodes,
     narrowest_sd,
     posterior_modes,
@@ -81,7 +81,7 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
         chosen = choose_nodes(n_gridded, dims, narrowest, steepest, None)
         rule = as_rule(chosen, marks, n_general, dtype)
         cells = n_nodes(rule)
-        if isinstance(rule, AdaptiveQuadrature):
+        if is_adaptive(rule):
             cells *= responses.n_items * 2 * (model.n_categories - 1)
         chunks = jnp.asarray(row_chunks(responses.n_subjects, cells))
         x = jnp.asarray(responses.values)
@@ -89,7 +89,7 @@ def vector_posterior(bank: ItemBank, responses: Responses, dtype_name: str) -> V
         rows = ResponseRows(
             x, jnp.ones(responses.n_subjects, dtype), chunks, has_missing=has_missing
         )
-        if isinstance(rule, AdaptiveQuadrature):
+        if is_adaptive(rule):
             first = adaptive_posterior(model, rows, modes.mode, modes.covariance, rule)
             out = adaptive_posterior(model, rows, *first[:2], rule)
         elif n_general < dims:

@@ -33,7 +33,6 @@ from irtcat.service.accounts.credentials import HEADER
 from irtcat.service.base.errors import TooManyError, problem
 from irtcat.service.base.limits import ADDRESS, DEVICE, TICKET, Buckets, Rate
 from irtcat.service.base.metrics import LIMITED, REQUESTS, SECONDS
-from irtcat.service.outbox.addresses import http_parts
 from irtcat.service.storage import tables
 from irtcat.service.storage.context import Service, digest_of
 
@@ -309,6 +308,8 @@ def checked_url(url: str) -> str:
         >>> checked_url("https://tests.example.org/")
         'https://tests.example.org'
     """
+    from irtcat.service.outbox.addresses import http_parts
+
     parts = http_parts(url)
     more = parts and (parts.path.strip("/") or parts.query or parts.fragment)
     if parts is None or more or not parts.netloc.isascii() or not parts.netloc.isprintable():

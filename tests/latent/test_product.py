@@ -63,7 +63,7 @@ def test_a_line_for_each_ability_is_the_dense_grid(name):
         rows = ResponseRows(jnp.asarray(codes), ones, chunks, has_missing=True)
         items = PackedItems(bank.model, jnp.asarray(bank.parameters(), dtype), ones[:9])
         sums = product_sums(items, jnp.asarray(numbers, dtype), rows, rule, design=design)
-        moments = sums.moments(design, 0)
+        moments = sums.moments(design)
     error = 1e-6 if name == "float64" else 2e-5
     np.testing.assert_allclose(sums.belief.log_z, log_z, atol=error)
     np.testing.assert_allclose(sums.belief.mean, post @ z, atol=error)

@@ -248,4 +248,4 @@ def begin(setup: FitSetup) -> Begun:
     most = getattr(setup.blank, "trials", 1.0)  # where trials are counted, not cells
     n_cells = data.rows.weights.sum() * data.rows.x.shape[1]
     share = float((start.item_n / most).sum() / n_cells)
-    return Begun(problem, state, settings, start, note, fixes_scale, share)
+    return Begun(problem, state, settings, start, note, fixes_scale=fixes_scale, share=share)

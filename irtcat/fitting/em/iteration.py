@@ -126,7 +126,7 @@ def _item_update(
     template, params, item_weights = items
     if sums.gradient is None:
         counts, totals = sums.belief.counts, sums.belief.totals
-        data = CompleteData(template, params, counts, totals, constraints, sums.theta)
+        data = CompleteData(template, params, counts, totals, constraints, nodes=sums.theta)
         new = m_step(data, item_weights, tied, n_steps)
     else:
         damping = jnp.where(n_steps > 2, 1.0, 0.0).astype(params.dtype)

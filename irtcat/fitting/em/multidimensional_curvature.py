@@ -26,12 +26,12 @@ from irtcat.fitting.em.multidimensional_scores import (
 from irtcat.fitting.em.problem import EMPoint, EMState, Problem, sums_at
 from irtcat.fitting.em.score_sums import grid_score_sums, parameter_chain
 from irtcat.latent import (
-    AdaptiveQuadrature,
     EStep,
     ExpectedSums,
     PopulationDesign,
-    ProductQuadrature,
     filled,
+    has_lines,
+    is_adaptive,
     n_nodes,
     population_gradient,
     population_log_density,
@@ -50,10 +50,10 @@ class Multidimensional(Curvature):
         rule, design = problem.rule, problem.population
         several = design.n_groups > 1
         self.is_two_tier = problem.specific is not None
-        self.is_adaptive = isinstance(rule, AdaptiveQuadrature)
+        self.is_adaptive = is_adaptive(rule)
         # Observed and expected information of the complete data are equal for linear predictors.
         differs = self.is_adaptive and problem.template.closed_form != "logistic"
-        self.by_lines = isinstance(rule, ProductQuadrature) and point.params.dtype == np.float64
+        self.by_lines = has_lines(rule) and point.params.dtype == np.float64
         self.by_differences = (self.is_two_tier or several or differs) and not self.by_lines
 
     def is_full(self, which: str) -> bool:
@@ -89,7 +89,7 @@ class Multidimensional(Curvature):
         """Sums over all subjects."""
         problem, point, blocks = self.problem, self.point, []
         cells = np.flatnonzero(self.free)
-        if isinstance(problem.rule, ProductQuadrature):
+        if has_lines(problem.rule):
             problem = problem._replace(rule=problem.rule.on_one_grid())
         items, design = problem.items(point.params), problem.population
         static: Any = {"design": design, "full": full}

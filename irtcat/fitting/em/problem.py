@@ -254,7 +254,7 @@ class Problem(NamedTuple):
     def complete_data(self, params: Any, belief: EStep, nodes: Any) -> CompleteData:
         """The items with these parameters, and their counts of an E-step at these nodes."""
         counts, totals = belief.counts, belief.totals
-        return CompleteData(self.template, params, counts, totals, self.constraints, nodes)
+        return CompleteData(self.template, params, counts, totals, self.constraints, nodes=nodes)
 
     def layouts(self, mean: FloatArray, sd: FloatArray) -> list[Layout]:
         """The layout of each block of rows for posteriors of one ability."""
