@@ -130,18 +130,18 @@ def test_answers_are_timed_and_stores_sealed_by_commands(call, tmp_path, monkeyp
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
-from irtcat.cat.studies import report as _report, simulation
+from irtcat.cat.studies import blocks
 from irtcat.cli import main
 when, sys.argv[1:] = sys.argv[1], sys.argv[2:]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
-plain = simulation.simulated
+plain = blocks.run_block
 def simulated(*a, **k):  # Ctrl-C comes while the second block is computed
     simulated.calls += 1
     if when == "computing" and simulated.calls == 2:
         os.kill(os.getpid(), signal.SIGINT)
     return plain(*a, **k)
 simulated.calls = 0
-simulation.simulated = simulated
+blocks.run_block = simulated
 if when == "writing":
     import irtcat._files.csv as module
     plain_bytes, calls = module.csv_bytes, []
