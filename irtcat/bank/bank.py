@@ -689,7 +689,9 @@ class ItemBank:
         if type(other.model) is not type(self.model):
             one, other = _mixed(self, other)
             return one.join(other, same_scale)
-        if not _correlate_alike(self, other):
+        if self.model.dims != other.model.dims or not np.allclose(
+            correlations_of(self.reference), correlations_of(other.reference)
+        ):
             raise argument_error("other", "with the same abilities and correlations", other)
         if not same_scale and not _have_equal_populations(self, other):
             texts = [populations_text(bank.populations) for bank in (self, other)]
@@ -964,13 +966,6 @@ def _populations(populations: Any, mean: float, sd: float) -> Any:
         must = "left out where populations are given"
         raise argument_error("population_mean, population_sd", must, (mean, sd))
     return populations
-
-
-def _correlate_alike(one: ItemBank, other: ItemBank) -> bool:
-    """Whether two banks have the same dimensions and correlations."""
-    if one.model.dims != other.model.dims:
-        return False
-    return np.allclose(correlations_of(one.reference), correlations_of(other.reference))
 
 
 def _have_equal_populations(one: ItemBank, other: ItemBank) -> bool:

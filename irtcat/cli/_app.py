@@ -86,7 +86,7 @@ def _escaped_errors() -> Iterator[None]:
         raise
 
 
-def _print_help(command: Any, context: Any) -> None:
+def _print_help(command: Any, context: Any, formatter: Any) -> None:
     """Print the help by rich; brackets in the texts are no markup."""
     from rich.markup import escape
     from typer.rich_utils import rich_format_help
@@ -116,9 +116,7 @@ def _examples(lines: Iterable[str]) -> str:
 class _OrderedGroup(TyperGroup):
     """Lists commands in the order of the table, with or without subcommands."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        _print_help(self, ctx)
+    format_help: Any = _print_help
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options that precede the command."""
@@ -212,9 +210,7 @@ def _print_version(context: typer.Context, requested: bool) -> None:
 class _Command(TyperCommand):
     """A command with the help of `_print_help`."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        _print_help(self, ctx)
+    format_help: Any = _print_help
 
 
 def _strict(param: Any, row: Option) -> None:

@@ -40,16 +40,11 @@ APPLIES_TO = {
 """The figures, or kinds of results, to which each option applies; others refuse it."""
 
 
-def _read(path: str) -> "report.Result":
-    """Read a saved result; the import waits until then, so that ``--help`` is fast."""
-    return report.read(path)
-
-
 @command_of(
     None,
     argument(
         "result",
-        read=_read,
+        read=lambda path: report.read(path),  # imported then, so that --help is fast
         help="A bank, a table of irtcat score, predict, groups, leaderboard or headroom or of "
         "diagnose.distractors, or a folder of irtcat scale.",
     ),

@@ -38,11 +38,6 @@ BANK = "bank.npz"
 """The file that irtcat fit writes by default."""
 
 
-def _group_weights(text: str) -> dict[str, float] | str:
-    """Weights of groups by name, or "equal"."""
-    return text if text == EQUAL else _input.split_numbers(text)
-
-
 @command_of(
     "irtcat.predict",
     *ANSWERS,
@@ -68,7 +63,7 @@ def _group_weights(text: str) -> dict[str, float] | str:
         ),
         option(
             "weights",
-            parse=_group_weights,
+            parse=lambda text: text if text == EQUAL else _input.split_numbers(text),
             help="Weight of each group in the score: algebra=2,reading=1; or equal. Without it "
             "every item counts the same.",
         ),

@@ -50,11 +50,6 @@ def read_part(text: str) -> dict[str, Any]:
     return out
 
 
-def read_exposure(path: Path) -> "cat.ExposureParameters":
-    """Read the parameters of exposure control."""
-    return cat.ExposureParameters.load(path)
-
-
 _rule = partial(option, source=CONFIG, default=None)
 """An option that sets a field of the configuration; without it the file or the default does."""
 
@@ -81,7 +76,7 @@ FILES = (
     own(
         "exposure_parameters",
         type=Path,
-        read=read_exposure,
+        read=lambda path: cat.ExposureParameters.load(path),
         help="File written by simulate --calibrate-exposure; required by sympson-hetter.",
     ),
 )

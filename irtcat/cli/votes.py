@@ -21,11 +21,6 @@ EXAMPLE = (
 )
 
 
-def _read(path: str) -> "pd.DataFrame":
-    """Read votes and grades."""
-    return irtcat.io.read_judgements(path)
-
-
 def _effects(text: str) -> list[str]:
     """Parse the names of effects."""
     names = [] if text == "none" else _input.split_texts(text)
@@ -39,7 +34,7 @@ def _effects(text: str) -> list[str]:
     "irtcat.leaderboard.judged_abilities",
     argument(
         "judgements",
-        read=_read,
+        read=lambda path: irtcat.io.read_judgements(path),
         help="Votes of Arena, MT-bench or AlpacaEval (JSON, CSV, Parquet), or a table with the "
         "columns a, b, outcome, or subject, grade, and perhaps judge and item.",
     ),

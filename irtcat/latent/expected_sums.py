@@ -150,10 +150,6 @@ class ExpectedSums(NamedTuple):
         of_items = self.polynomials, self.gradient, self.information
         return belief.counts, belief.totals, belief.mass, *of_items
 
-    def without_rows(self) -> "ExpectedSums":
-        """The sums alone, whose shapes do not depend on the number of rows."""
-        return self.with_arrays((None,) * 4, self.added)
-
     def with_arrays(self, by_row: tuple[Any, ...], added: tuple[Any, ...]) -> "ExpectedSums":
         """The same with other arrays in the places of `by_row` and `added`."""
         belief = self.belief._replace(

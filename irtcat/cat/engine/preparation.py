@@ -84,9 +84,6 @@ def prepare(
         def real(value: Any) -> Any:
             return jnp.asarray(value, dtype)
 
-        def in_kind(value: Any) -> Any:
-            return real(value) if value.dtype.kind == "f" else jnp.asarray(value)
-
         theta_bounds = float(belief.nodes.min()), float(belief.nodes.max())
         contending = contenders(model, parameters, config, pretest, theta_bounds, real)
         return Pool(
@@ -102,7 +99,7 @@ def prepare(
             testlet=jnp.asarray(reading.item_testlets(bank, config), jnp.int32),
             pretest=jnp.asarray(pretest),
             first=jnp.asarray(first, jnp.int32),
-            fixed=jax.tree.map(in_kind, fixed),
+            fixed=jax.tree.map(lambda x: real(x) if x.dtype.kind == "f" else jnp.asarray(x), fixed),
             factors=jax.tree.map(real, factors),
             costs=jax.tree.map(real, costs),
             seconds=real(reading.numbers_of(bank, config.seconds)),

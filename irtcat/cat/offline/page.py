@@ -115,9 +115,8 @@ def check_rules(config: Config) -> None:
         if value > most:
             why = "draws at random; " if part == "sampled" else ""
             faults.append(f"{part} {value:g} ({why}a page takes {most})")
-    for part in ("fixed", "cost", "budget"):
-        if getattr(config, part) is not None:
-            faults.append(f"{part} (a page takes none)")
+    given = [part for part in ("fixed", "cost", "budget") if getattr(config, part) is not None]
+    faults += [f"{part} (a page takes none)" for part in given]
     if config.pretest:
         faults.append(f"pretest {config.pretest} (drawn at random; a page takes none)")
     if faults:

@@ -156,7 +156,7 @@ def em_update(
     rule, design, fill = problem.step_rule, problem.population, problem.fill
     static: Any = {"step_rule": rule, "tied": problem.tied}
     n_responses = len(problem.weights) * len(problem.item_weights)
-    by_item = sums.without_rows()
+    by_item = sums.with_arrays((None,) * 4, sums.added)  # of a shape that rows do not change
     is_numpy = needs_no_program(problem.template, point.params, sums.belief.counts, n_responses)
     if sums.gradient is None and is_numpy:
         arguments: Any = problem.items(point.params), by_item, problem.constraints

@@ -97,13 +97,6 @@ def _filled(rows: Rows) -> Rows:
     )
 
 
-def categories_of(responses: Responses, cls: type[ItemModel]) -> np.ndarray:
-    """Number of categories of each item: one more than its highest code, where they may differ."""
-    if not cls.is_polytomous:
-        return np.full(responses.n_items, 2)
-    return np.maximum(responses.values.max(axis=0).astype(int) + 1, 2)
-
-
 def rows_of(
     responses: Responses | ResponseSource,
     cls: type[ItemModel],
@@ -126,7 +119,9 @@ def rows_of(
     elif specification.theta is not None:
         codes = np.unique(specification.theta, return_inverse=True)[1].astype(np.int32)
     rows = distinct_rows(responses, cls, codes, specification.subject_weights)
-    categories = categories_of(responses, cls)
+    categories = np.full(responses.n_items, 2)
+    if cls.is_polytomous:  # one more than the highest code
+        categories = np.maximum(responses.values.max(axis=0).astype(int) + 1, 2)
     if specification.solver.devices is None:
         # Features and fixed abilities belong to subjects, whose rows are counted.
         return (rows if own else _filled(rows)), categories, None

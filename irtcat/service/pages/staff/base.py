@@ -317,24 +317,18 @@ def as_table(frame: pd.DataFrame, caption: str, columns: str = "", decimals: int
     shown, cells = [], []
     for name, label in labels.items():
         values, end = frame[name], next(filter(label.endswith, WRITTEN), "")
-        digits = 0 if _all_whole(values) else decimals
+        numbers = [it for it in values if isinstance(it, (int, float)) and np.isfinite(it)]
+        digits = 0 if all(float(number).is_integer() for number in numbers) else decimals
         write = WRITTEN.get(end, partial(Shown.number, decimals=digits))
         cells.append(list(map(write, values.tolist())))
-        numeric = pd.api.types.is_numeric_dtype(values) or _all_numbers(values)
+        kind = pd.api.types.infer_dtype(values)
+        numeric = pd.api.types.is_numeric_dtype(values) or kind in NUMERIC
         shown.append((label.removesuffix(end), numeric))
     return Table(caption, shown, list(map(list, zip(*cells, strict=True))))
 
 
-def _all_numbers(values: pd.Series) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) for value in known
-    )
-
-
-def _all_whole(values: pd.Series) -> bool:
-    known = [value for value in values if isinstance(value, (int, float)) and np.isfinite(value)]
-    return all(float(value).is_integer() for value in known)
+NUMERIC = ("integer", "floating", "mixed-integer-float")
+"""What pandas calls columns of numbers, some of which may be missing."""
 
 
 _DRAWING = threading.Lock()
