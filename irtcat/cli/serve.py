@@ -172,7 +172,7 @@ def command(o: Options) -> Output:
             say(f"Test:             {test}, published {'now' if is_new else 'before'}")
             ticket = part("attempts.people").issue_ticket(service, test, actor="setup")
             say(f"Take the test:    {provision.take_link(base, ticket.token)}")
-        say(f"Administer tests: {provision.admin_link(base)}")
+        say(f"Administer tests: {base.rstrip('/')}/staff")
         if password is not None:
             name = provision.ADMINISTRATOR
             say(f"                  account {name}, password {password} (shown this once)")

@@ -315,21 +315,15 @@ def _candidates(
         by_set = {frozenset(response): score for response, score in scores}
         # Points of each choice by the score of the choice alone, or beside the best response.
         alone = _nonzero({name: by_set.get(frozenset([name]), 0.0) for name in item.values})
-        for points in (alone, _around(item, by_set, frozenset(best), highest)):
+        changes = {it: by_set.get(frozenset(best) ^ {it}, highest) - highest for it in item.values}
+        around = _nonzero({it: -by if it in best else by for it, by in changes.items()})
+        for points in (alone, around):
             for lower, upper in itertools.product((None, 0.0), (None, highest)):
                 yield _points_key(item, points, lower=lower, upper=upper)
 
 
 def _points_key(item: Item, points: dict[str, float], **options: Any) -> Key:
     return Key(item.id, "map", points=tuple(points.items()), **options)
-
-
-def _around(
-    item: Item, by_set: dict[frozenset[str], float], best: frozenset[str], highest: float
-) -> dict[str, float]:
-    """Points of each choice by what it adds to, or takes from, the best response."""
-    changes = {name: by_set.get(best ^ {name}, highest) - highest for name in item.values}
-    return _nonzero({name: -it if name in best else it for name, it in changes.items()})
 
 
 def _nonzero(points: dict[Any, float]) -> dict[Any, float]:

@@ -214,8 +214,3 @@ def only_open_test(service: Service) -> str:
 def take_link(base: str, token: str) -> str:
     """The link that opens a test with a ticket."""
     return f"{base.rstrip('/')}/t/{token}"
-
-
-def admin_link(base: str) -> str:
-    """The link to the pages of the staff."""
-    return f"{base.rstrip('/')}/staff"
