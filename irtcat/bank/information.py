@@ -23,11 +23,11 @@ from irtcat._common.types import FloatArray
 from irtcat.bank.bank import BankLike, as_bank
 from irtcat.models import ItemModel, ability_points, evaluated
 
-ABILITIES_AT_ONCE = 64
-"""Abilities per block of `summed_information`: bounds its memory at 64 numbers an item."""
+ABILITIES_AT_ONCE = 32
+"""Abilities per block of `summed_information`: bounds its memory at 32 numbers an item."""
 
 MOST_IN_NUMPY = 2**16
-"""Items up to which it is numpy, which holds four such arrays (130 MB; a program fuses them)."""
+"""Items up to which it is numpy, which holds three such arrays (50 MB; a program fuses them)."""
 
 
 def item_information(
@@ -52,8 +52,8 @@ def _fits_numpy(model: ItemModel, *_: Any, **__: Any) -> bool:
 
 def _spread(model: Any, points: FloatArray) -> FloatArray:
     """Variance of the answers to logistic items, items x points."""
-    z = model.slope.reshape(len(model.slope), -1) @ points.T + model.intercept[:, None]
-    small = np.exp(-np.abs(z))
+    slope = model.slope.reshape(len(model.slope), -1)
+    small = np.exp(-np.abs(slope @ points.T + model.intercept[:, None]))
     return small / (1 + small) ** 2
 
 

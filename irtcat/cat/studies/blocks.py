@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from irtcat._common.checks import argument_error, check_count
-from irtcat._common.compilation import BEST, jit
+from irtcat._common.compilation import jit
 from irtcat._common.executors import check_executor, in_order
 from irtcat._common.precision import precision
 from irtcat._common.types import BoolArray, FloatArray, IntArray
@@ -27,11 +27,11 @@ from irtcat.cat.rules.stopping import score_moments
 from irtcat.cat.studies.finished import Sessions
 from irtcat.models import take
 
-BLOCK = 2500
-"""Maximum number of subjects that are simulated at a time on the CPU: blocks of 1,000 take 1.3
-times as long, as their operations are too short for two cores, and 5,000 .9 to 1.1 times (20,000
-subjects, 500 items, 81 nodes). A GPU, which starts as many programs for any number, takes what fits
-in `BLOCK_BYTES`."""
+BLOCK = 1700
+"""Maximum number of subjects that are simulated at a time on the CPU: blocks of 1,000 take 1.1
+times as long, as their operations are too short for two cores, and 2,500 .9 times, with 16 MB more
+(20,000 subjects, 500 items, 81 nodes). A GPU, which starts as many programs for any number, takes
+what fits in `BLOCK_BYTES`."""
 
 SMALL_BLOCK = 50
 """The same where an exposure rule uses the counts so far."""
@@ -87,7 +87,7 @@ class Subjects(NamedTuple):
         return Subjects(priors, allowed, words.astype(np.uint32), values)
 
 
-@functools.partial(jit, static_argnames=("config", "respond"), options=BEST)  # a twentieth faster
+@functools.partial(jit, static_argnames=("config", "respond"))
 def run_block(
     pool: Pool, config: Config, respond: Respond, subjects: Subjects
 ) -> tuple[Sessions, Array]:
