@@ -156,10 +156,10 @@ def array_file(
         try:
             with zipfile.ZipFile(file) as archive:
                 yield ArrayFile(archive, name or source, most, damaged)
-        except InputError:
+        except (InputError, MemoryError):
             raise
-        except MemoryError:
-            raise
+        except zipfile.BadZipFile:
+            raise damaged("it is empty or not a whole .npz archive") from None
         except Exception as error:  # zipfile, zlib and numpy raise many types for damaged data
             raise damaged(f"it cannot be read ({type(error).__name__})") from None
 
