@@ -133,9 +133,9 @@ def item_fit(
 
     Returns:
         Indexed by item (with groups by group and item): s_x2, df, p, p_holm, p_bh, rmsea,
-        n_complete (complete rows, used by S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z,
+        n_complete (complete rows, for S-X2), x2, g2, df_x2, p_x2, p_g2, outfit, outfit_z,
         infit, infit_z, n (answers) and flag.
-        With fewer than two complete rows, or one item, the columns of S-X2 are NaN and flagged.
+        With fewer than two complete rows, or one item, S-X2 is NaN, its df 0, and a flag says so.
 
     Raises:
         InputError: as these functions.
@@ -175,7 +175,7 @@ def item_fit(
         tests = s_x2(bank, responses, min_expected, estimated, mismatch=mismatch)
     else:
         tests = pd.DataFrame(np.nan, squares.index, ["s_x2", "df", "p", "p_holm", "p_bh", "rmsea"])
-        tests = tests.assign(df=0, n=0, flag="no complete rows")
+        tests = tests.assign(df=0, n=data.complete.sum(), flag="too few items or complete rows")
     tables = [tests.drop(columns="flag").rename(columns={"n": "n_complete"})]
     if n_groups and meets(data.bank.model, NEEDS):
         grouped = grouped_fit(

@@ -42,7 +42,7 @@ def _sign(template: ItemModel, ended: Ended, score: FloatArray, weights: FloatAr
 
 
 def _iterate(setup: FitSetup, begun: Begun) -> "LineSolution":
-    """EM, and the rounds of the regressions on features."""
+    """Iterate: EM, or with features EM in turn with their regressions."""
     data, prior, settings = setup.data, setup.prior, begun.settings
     specification, rows = data.specification, data.rows
     features = specification.features
@@ -75,7 +75,8 @@ class LineSolution(NamedTuple):
         ended: the end of the iterations.
         prior: the priors of the items.
         latent: the population of all subjects on the scale of the items.
-        best: the population that fits best with these items; NaN where the scale is fixed.
+        best: the population that fits best with these items; NaN with features, or where the
+            parameters fix the scale and there are no anchors.
         explained: what features say; None without any.
     """
 
@@ -95,7 +96,7 @@ class LineSolution(NamedTuple):
 
     @property
     def ending(self) -> Ending:
-        """The end of the iterations, not converged where the likelihood is not integrated."""
+        """The end of the iterations; not converged where the nodes are too few for the integral."""
         data, ended = self.setup.data, self.ended
         weights, grouping = data.rows.weights, data.grouping
         above = ended.log_likelihood(weights) > ABOVE * weights.sum()
@@ -109,7 +110,10 @@ class LineSolution(NamedTuple):
         return ended.ending
 
     def on_bank_scale(self, covariance: Covariance) -> tuple[Estimates, Any, dict[str, Any]]:
-        """The estimates, reversed where higher is less; of the groups; what else a `Fit` has."""
+        """The estimates, the moments of the groups, and other fields of a `Fit`.
+
+        The scale is reversed where higher abilities mean fewer right answers.
+        """
         setup, begun, ended, explained = self.setup, self.begun, self.ended, self.explained
         data = setup.data
         is_standard = data.cls in STANDARD_FORM
@@ -146,7 +150,7 @@ class LineSolution(NamedTuple):
         fields |= {
             "latent": self.latent._replace(mean=sign * self.latent.mean),
             "bank": {},
-            "latent_mean": self.best.mean,
+            "latent_mean": sign * self.best.mean,
             "latent_sd": self.best.sd,
             "notes": (begun.note, ended.note, note),
         }

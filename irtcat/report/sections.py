@@ -52,7 +52,7 @@ def scale(name: str, contents: dict[str, Any]) -> list[Section]:
     status = scales.loc[scales["status"].astype(str) != "ok", ["scale", "status"]]
     notes = tuple(Note(f"Scale {row.scale}: {row.status}.", "Items") for row in status.itertuples())
     dropped = (decisions["action"] == "drop").sum()
-    intro = f"{dropped:,} items were dropped; each decision states its statistic and threshold."
+    intro = f"Items dropped: {dropped:,}; each decision states its statistic and threshold."
     title = f"Evaluation scales: {name}"
     out = [Section(title, (intro,), facts=facts, blocks=blocks, notes=notes)]
     return out + [
@@ -121,7 +121,7 @@ def _readable(result: dict[str, Any]) -> dict[str, Any]:
             out["rank"] += f" ({values.pop('rank_lower'):,} to {values.pop('rank_upper'):,})"
     if _all_numbers(values, "n_items", "n_bank"):
         out["items_run"] = f"{values.pop('n_items'):,} of {values.pop('n_bank'):,}"
-    if "theta" in values and "se" in values and "," not in str(values["theta"]):
+    if _all_numbers(values, "theta", "se"):
         out["theta"] = f"{values.pop('theta'):.3f} (SE {values.pop('se'):.3f})"
     if _all_numbers(values, "cost", "full_cost"):
         out["cost"] = f"{values.pop('cost'):,.4g} of {values.pop('full_cost'):,.4g}"

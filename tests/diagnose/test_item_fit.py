@@ -233,9 +233,12 @@ def test_gaps_are_left_out_and_counted(small):
     with pytest.raises(InputError, match="at least 2 subjects without missing answers"):
         s_x2(bank, Responses.from_array(X))
     partly = item_fit(bank, Responses.from_array(X), n_groups=4)
-    assert (partly["flag"] == "no complete rows").all()
+    assert (partly["flag"] == "too few items or complete rows").all()
     assert partly["s_x2"].isna().all()
     assert np.isfinite(partly["infit"]).all()
+    first = bank.subset(bank.item_ids[:1])
+    alone = item_fit(first, responses.subset(items=first.item_ids))
+    assert alone[["n_complete", "flag"]].values.tolist() == [[60, "too few items or complete rows"]]
 
 
 @pytest.mark.slow

@@ -546,9 +546,10 @@ def test_an_evaluation_that_was_interrupted_shows_its_session(tmp_path):
     assert "Adaptive evaluation" in html
     assert "Rank lower" not in html
     document = json.loads((tmp_path / "result.json").read_text())
-    both = document | {"theta": [0.51, 0.72], "se": [0.2, 0.3]}
-    (tmp_path / "result.json").write_text(json.dumps(both))
-    assert "0.51, 0.72" in report.build(tmp_path)
+    abilities = {"0.51, 0.72": ([0.51, 0.72], [0.2, 0.3]), "0.51": ([0.51], [0.2])}
+    for text, (theta, se) in abilities.items():
+        (tmp_path / "result.json").write_text(json.dumps(document | {"theta": theta, "se": se}))
+        assert text in report.build(tmp_path)
     (tmp_path / "result.json").unlink()
     (tmp_path / "items.csv").unlink()
     html = report.build(tmp_path)

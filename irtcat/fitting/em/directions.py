@@ -58,7 +58,7 @@ MIN_GAIN, REPORTED_GAIN = 1e-2, 0.1
 def _correlations(
     points: FloatArray, observed: FloatArray, weights: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Correlations of the items, and the median number of subjects of a pair."""
+    """Correlations of the items, and the mean number of subjects of a pair."""
     points, observed, weights = (array.astype(np.float32) for array in (points, observed, weights))
     n = np.maximum(weights @ observed, 1)
     centred = observed * (points - weights @ points / n)
@@ -92,7 +92,7 @@ def _factors(r: FloatArray, n: float) -> tuple[list[FloatArray], float]:
 
 
 def _copied(r: FloatArray, variance: FloatArray, least: float) -> list[FloatArray]:
-    """Sets of copies, 1 or -1 for each item of the set, by falling variance."""
+    """Sets of copies, 1 or -1 for each item of the set, the largest total variance first."""
     alike = np.abs(r) > COPIES
     if alike.sum() <= len(r):
         return []
