@@ -144,27 +144,36 @@ def iterations():
 
 
 @pytest.fixture(scope="session")
-def modules_called():
-    """The module of every function of irtcat that runs in a call, as often as it runs."""
+def watched():
+    """Calls a function, and another one with the frame of every function of irtcat that runs."""
     import irtcat  # after the hook that checks shapes
 
     root = str(Path(irtcat.__file__).parent)
 
-    def called(function):
-        names = []
-
-        def note(frame, event, _):
+    def watch(function, note):
+        def profile(frame, event, _):
             code = frame.f_code
             is_ours = code.co_filename.startswith(root) and code.co_name != "<module>"
             if event == "call" and is_ours:
-                names.append(frame.f_globals["__name__"])
+                note(frame)
 
         before = sys.getprofile()
-        sys.setprofile(note)
+        sys.setprofile(profile)
         try:
             function()
         finally:
             sys.setprofile(before)
+
+    return watch
+
+
+@pytest.fixture(scope="session")
+def modules_called(watched):
+    """The module of every function of irtcat that runs in a call, as often as it runs."""
+
+    def called(function):
+        names = []
+        watched(function, lambda frame: names.append(frame.f_globals["__name__"]))
         return names
 
     return called

@@ -1,7 +1,5 @@
 """How many modules lie between a public function and its result."""
 
-import sys
-
 import numpy as np
 
 from irtcat import fit, predict
@@ -27,24 +25,19 @@ MOST_CALLED = {"fit": 31, "predict": 14, "answer": 17}
 """Modules of these packages that take part in all, with nothing compiled before."""
 
 
-def passed(call, ends):
+def passed(watched, call, ends):
     """The modules whose functions are running whenever one of ``ends`` is called."""
     modules, reached = set(), set()
 
-    def note(frame, event, _):
+    def note(frame):
         name = frame.f_code.co_name
-        if event == "call" and name in ends:
+        if name in ends:
             reached.add(name)
             while frame is not None:
                 modules.add(frame.f_globals.get("__name__", ""))
                 frame = frame.f_back
 
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
+    watched(call, note)
     assert reached == ends
     return modules
 
@@ -55,7 +48,7 @@ def of(modules, name):
     return {module for module in modules if module.startswith(parts)}
 
 
-def test_few_modules_lie_between_a_call_and_its_result(modules_called):
+def test_few_modules_lie_between_a_call_and_its_result(watched, modules_called):
     rng = np.random.default_rng(0)
     x = rng.logistic(size=(100, 8)) < 2 * rng.normal(size=(100, 1)) + np.linspace(-1, 1, 8)
     bank = ItemBank.from_parameters(b=np.linspace(-1, 1, 8), a=np.ones(8))
@@ -67,7 +60,7 @@ def test_few_modules_lie_between_a_call_and_its_result(modules_called):
         "answer": lambda: session.answer(session.asked[0], 1),
     }
     for name, call in calls.items():
-        path = of(passed(call, ENDS[name]), name)
+        path = of(passed(watched, call, ENDS[name]), name)
         assert 0 < len(path) <= MOST_PASSED, f"{name}: {len(path)} modules, {sorted(path)}"
     session = Session.begin(bank, Config(max_items=4))
     for name, call in calls.items():
